@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MIT
+// kvstem: KV prefix caching for language model inference. This header brings everything but the
+// reference decoder (reference/) and the formatters (fmt.hpp); include single headers to compile less.
+#pragma once
+
+#include "audit.hpp"
+#include "config.hpp"
+#include "errors.hpp"
+#include "namespace.hpp"
+#include "token.hpp"
+#include "version.hpp"
