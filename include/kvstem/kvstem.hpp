@@ -7,5 +7,6 @@
 #include "config.hpp"
 #include "errors.hpp"
 #include "namespace.hpp"
+#include "radix_tree.hpp"
 #include "token.hpp"
 #include "version.hpp"
