@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+// Formatters for {fmt} 9 and later. The only header of the library that needs more than the standard
+// library: include it where you print, and link fmt::fmt there.
+//
+//     fmt::print("{}\n", cache.stats());
+//
+// | type             | looks like                                                  |
+// | ---------------- | ----------------------------------------------------------- |
+// | PrefixCacheStats | hits=17 misses=1 queried_tokens=412 … : one line for a log  |
+// | SnapshotMatch    | 12 tokens with logits                                       |
+// | StoreOutcome     | replaced                                                    |
+// | AuditReport      | ok, or one finding a line                                   |
+// | AuditFinding     | a node without pages (at 7)                                 |
+// | Namespace        | adapter="lora" salt="", or default; what is absent is left out |
+// | PageId           | 7, or none                                                  |
+// | TreeMatch        | 12 pages to node 3 (2 of its pages)                         |
+//
+// Every one takes the format specification of a string: width, fill and alignment, as in {:>12}.
+#pragma once
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "audit.hpp"
+#include "config.hpp"
+#include "namespace.hpp"
+#include "prefix_cache.hpp"
+#include "radix_tree.hpp"
+#include "token.hpp"
+
+namespace kvstem::inline KVSTEM_ABI::detail {
+
+using TextBuffer = fmt::memory_buffer;
+
+template <class... Values>
+void print_to(TextBuffer& out, fmt::format_string<Values...> format, Values&&... values) {
+    fmt::format_to(std::back_inserter(out), format, std::forward<Values>(values)...);
+}
+
+// One overload per type: what its text is. Layout is left to TextFormatter.
+
+inline void write_text(TextBuffer& out, const PrefixCacheStats& stats) {
+    print_to(out, "hits={} misses={} ", stats.hits, stats.misses);
+    print_to(out, "queried_tokens={} hit_tokens={} missed_tokens={} ", stats.queried_tokens,
+             stats.hit_tokens, stats.missed_tokens);
+    print_to(out, "taken={} stored={} replaced={} refused={} evictions={} ", stats.taken,
+             stats.stored, stats.replaced, stats.refused, stats.evictions);
+    print_to(out, "entries={} bytes={} index_bytes={} namespaces={}", stats.entries, stats.bytes,
+             stats.index_bytes, stats.namespaces);
+}
+
+inline void write_text(TextBuffer& out, const SnapshotMatch& match) {
+    print_to(out, "{} tokens {} logits", match.tokens, match.has_logits ? "with" : "without");
+}
+
+inline void write_text(TextBuffer& out, StoreOutcome outcome) {
+    switch (outcome) {
+        case StoreOutcome::stored:
+            return print_to(out, "stored");
+        case StoreOutcome::replaced:
+            return print_to(out, "replaced");
+        case StoreOutcome::empty:
+            return print_to(out, "empty");
+        case StoreOutcome::too_large:
+            return print_to(out, "too large");
+    }
+    print_to(out, "StoreOutcome({})", static_cast<int>(outcome));
+}
+
+inline void write_text(TextBuffer& out, const AuditFinding& finding) {
+    print_to(out, "{} (at {})", finding.what, finding.subject);
+}
+
+inline void write_text(TextBuffer& out, const AuditReport& report) {
+    if (report.ok()) return print_to(out, "ok");
+    const char* separator = "";
+    for (const AuditFinding& finding : report.findings) {
+        print_to(out, "{}", separator);
+        write_text(out, finding);
+        separator = "\n";
+    }
+}
+
+/// Quoted, so that the empty string, a space and a quote inside can be told apart.
+inline void write_quoted(TextBuffer& out, std::string_view text) {
+    print_to(out, "\"");
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (c == '"' || c == '\\') {
+            print_to(out, "\\{}", c);
+        } else if (byte < 0x20 || byte == 0x7F) {
+            print_to(out, "\\x{:02x}", byte);
+        } else {
+            print_to(out, "{}", c);
+        }
+    }
+    print_to(out, "\"");
+}
+
+inline void write_text(TextBuffer& out, const Namespace& name) {
+    if (name.is_default()) return print_to(out, "default");
+    const char* separator = "";
+    const auto part = [&](const char* what, const std::optional<std::string_view>& value) {
+        if (!value) return;
+        print_to(out, "{}{}=", separator, what);
+        write_quoted(out, *value);
+        separator = " ";
+    };
+    part("adapter", name.adapter);
+    part("version", name.version);
+    part("salt", name.salt);
+}
+
+inline void write_text(TextBuffer& out, PageId page) {
+    if (page == no_page) return print_to(out, "none");
+    print_to(out, "{}", index_of(page));
+}
+
+inline void write_text(TextBuffer& out, const TreeMatch& match) {
+    print_to(out, "{} pages to node {} ({} of its pages)", match.pages,
+             static_cast<std::uint32_t>(match.node), match.node_pages);
+}
+
+/// Writes the text of a value aside and lays it out like a string.
+template <class Value>
+struct TextFormatter : fmt::formatter<fmt::string_view> {
+    template <class Context>
+    auto format(const Value& value, Context& context) const {
+        TextBuffer text;
+        write_text(text, value);
+        return fmt::formatter<fmt::string_view>::format({text.data(), text.size()}, context);
+    }
+};
+
+}  // namespace kvstem
+
+template <>
+struct fmt::formatter<kvstem::PrefixCacheStats>
+    : kvstem::detail::TextFormatter<kvstem::PrefixCacheStats> {};
+template <>
+struct fmt::formatter<kvstem::SnapshotMatch>
+    : kvstem::detail::TextFormatter<kvstem::SnapshotMatch> {};
+template <>
+struct fmt::formatter<kvstem::StoreOutcome> : kvstem::detail::TextFormatter<kvstem::StoreOutcome> {
+};
+template <>
+struct fmt::formatter<kvstem::AuditFinding> : kvstem::detail::TextFormatter<kvstem::AuditFinding> {
+};
+template <>
+struct fmt::formatter<kvstem::AuditReport> : kvstem::detail::TextFormatter<kvstem::AuditReport> {};
+template <>
+struct fmt::formatter<kvstem::Namespace> : kvstem::detail::TextFormatter<kvstem::Namespace> {};
+template <>
+struct fmt::formatter<kvstem::PageId> : kvstem::detail::TextFormatter<kvstem::PageId> {};
+template <>
+struct fmt::formatter<kvstem::TreeMatch> : kvstem::detail::TextFormatter<kvstem::TreeMatch> {};

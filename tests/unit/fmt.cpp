@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// The formatters of the opt-in header: every type has a text, laid out like a string.
+
+#include "kvstem/fmt.hpp"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+
+namespace {
+
+struct PositionsOnly {
+    std::size_t positions = 0;
+    [[nodiscard]] std::size_t length() const noexcept { return positions; }
+    [[nodiscard]] std::size_t bytes() const noexcept { return positions * 100; }
+    [[nodiscard]] PositionsOnly prefix(std::size_t n) const { return {n}; }
+};
+
+}  // namespace
+
+TEST_CASE("every statistic is printed by its name", "[fmt]") {
+    // All different, so that two that are swapped show.
+    const kvstem::PrefixCacheStats stats{.hits = 1,
+                                         .misses = 2,
+                                         .queried_tokens = 3,
+                                         .hit_tokens = 4,
+                                         .missed_tokens = 5,
+                                         .taken = 6,
+                                         .stored = 7,
+                                         .replaced = 8,
+                                         .refused = 9,
+                                         .evictions = 10,
+                                         .entries = 11,
+                                         .bytes = 12,
+                                         .index_bytes = 13,
+                                         .namespaces = 14};
+    CHECK(fmt::format("{}", stats) ==
+          "hits=1 misses=2 queried_tokens=3 hit_tokens=4 missed_tokens=5 taken=6 stored=7 "
+          "replaced=8 refused=9 evictions=10 entries=11 bytes=12 index_bytes=13 namespaces=14");
+    // A counter that is added to the statistics has to be added to the text as well.
+    STATIC_REQUIRE(sizeof(kvstem::PrefixCacheStats) ==
+                   10 * sizeof(std::uint64_t) + 4 * sizeof(std::size_t));
+}
+
+TEST_CASE("the statistics of a used cache print what happened", "[fmt]") {
+    kvstem::PrefixCache<PositionsOnly> cache;
+    const std::vector<kvstem::Token> stored{1, 2, 3};
+    const std::vector<kvstem::Token> asked{1, 2, 9, 9};
+    REQUIRE(fmt::format("{}", cache.store(stored, PositionsOnly{3})) == "stored");
+    REQUIRE(fmt::format("{}", cache.store(stored, PositionsOnly{3})) == "replaced");
+    REQUIRE(fmt::format("{}", cache.peek(asked)) == "2 tokens without logits");
+    REQUIRE(cache.acquire(asked));
+    const std::string text = fmt::format("{}", cache.stats());
+    CHECK_THAT(text, StartsWith("hits=1 misses=0 queried_tokens=4 hit_tokens=2 missed_tokens=2 "));
+    CHECK_THAT(text, ContainsSubstring(" stored=2 replaced=1 "));
+    CHECK_THAT(text, ContainsSubstring(" entries=1 "));
+    CHECK(fmt::format("{}", cache.audit()) == "ok");
+}
+
+TEST_CASE("a match says whether logits come with it", "[fmt]") {
+    CHECK(fmt::format("{}", kvstem::SnapshotMatch{12, true}) == "12 tokens with logits");
+    CHECK(fmt::format("{}", kvstem::SnapshotMatch{}) == "0 tokens without logits");
+}
+
+TEST_CASE("every outcome of a store has a word", "[fmt]") {
+    CHECK(fmt::format("{}", kvstem::StoreOutcome::stored) == "stored");
+    CHECK(fmt::format("{}", kvstem::StoreOutcome::replaced) == "replaced");
+    CHECK(fmt::format("{}", kvstem::StoreOutcome::empty) == "empty");
+    CHECK(fmt::format("{}", kvstem::StoreOutcome::too_large) == "too large");
+    CHECK(fmt::format("{}", static_cast<kvstem::StoreOutcome>(77)) == "StoreOutcome(77)");
+}
+
+TEST_CASE("an audit prints one finding a line", "[fmt]") {
+    kvstem::AuditReport report;
+    CHECK(fmt::format("{}", report) == "ok");
+    report.add("a node without pages", 7);
+    CHECK(fmt::format("{}", report.findings.front()) == "a node without pages (at 7)");
+    report.add("a {} stays as it is", 8);
+    CHECK(fmt::format("{}", report) == "a node without pages (at 7)\na {} stays as it is (at 8)");
+}
+
+TEST_CASE("namespaces that differ print differently", "[fmt][M7]") {
+    CHECK(fmt::format("{}", kvstem::Namespace{}) == "default");
+    CHECK(fmt::format("{}", kvstem::Namespace{.adapter = "X"}) == "adapter=\"X\"");
+    CHECK(fmt::format("{}", kvstem::Namespace{.salt = "X"}) == "salt=\"X\"");
+    CHECK(fmt::format("{}", kvstem::Namespace{.salt = ""}) == "salt=\"\"");
+    CHECK(fmt::format("{}", kvstem::Namespace{.adapter = "a", .version = "2", .salt = "t"}) ==
+          "adapter=\"a\" version=\"2\" salt=\"t\"");
+    CHECK(fmt::format("{}", kvstem::Namespace{.adapter = "a\" salt=\"t"}) ==
+          "adapter=\"a\\\" salt=\\\"t\"");
+    CHECK(fmt::format("{}", kvstem::Namespace{.salt = "\\\n\x7f"}) == "salt=\"\\\\\\x0a\\x7f\"");
+}
+
+TEST_CASE("no page is not a number", "[fmt]") {
+    CHECK(fmt::format("{}", kvstem::PageId{7}) == "7");
+    CHECK(fmt::format("{}", kvstem::no_page) == "none");
+}
+
+TEST_CASE("a match in the tree names its deepest node", "[fmt]") {
+    const kvstem::TreeMatch match{kvstem::NodeId{3}, 2, 12};
+    CHECK(fmt::format("{}", match) == "12 pages to node 3 (2 of its pages)");
+}
+
+TEST_CASE("all of them are laid out like strings", "[fmt]") {
+    CHECK(fmt::format("{:>8}|", kvstem::PageId{7}) == "       7|");
+    CHECK(fmt::format("{:*^10}|", kvstem::StoreOutcome::stored) == "**stored**|");
+    CHECK(fmt::format("{:<10}|", kvstem::Namespace{}) == "default   |");
+}
