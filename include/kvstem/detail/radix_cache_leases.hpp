@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: MIT
+// Bodies of RadixCache, second half: what leases do.
+#pragma once
+
+#include <algorithm>
+
+#include "../radix_cache.hpp"
+
+namespace kvstem::inline KVSTEM_ABI {
+
+template <page_source Pages, class Policy, token_type T>
+auto RadixCache<Pages, Policy, T>::take_state() -> State& {
+    // Room in both lists for every state there is, so that giving one back never allocates.
+    const std::size_t states = leases_.size() + spare_states_.size() + 1;
+    if (leases_.capacity() < states) leases_.reserve(states * 2);
+    if (spare_states_.capacity() < states) spare_states_.reserve(states * 2);
+    if (spare_states_.empty()) spare_states_.push_back(new State);
+    State& state = *spare_states_.back();
+    spare_states_.pop_back();
+    state.cache = this;
+    state.place = static_cast<std::uint32_t>(leases_.size());
+    leases_.push_back(&state);
+    return state;
+}
+
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::give_state(State& state) noexcept {
+    leases_[state.place] = leases_.back();
+    leases_[state.place]->place = state.place;
+    leases_.pop_back();
+    state.reset();
+    spare_states_.push_back(&state);
+}
+
+/// Makes a lease a reader of the tree, down to `node` (no_node: of none of its pages).
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::attach(State& state, NodeId node) noexcept {
+    ++roots_[state.root].leases;
+    state.node = node;
+    if (node != no_node) pin(node);
+}
+
+template <page_source Pages, class Policy, token_type T>
+Admission RadixCache<Pages, Policy, T>::refuse(Admission reason) noexcept {
+    ++(reason == Admission::never_fits ? counters_.never_fits : counters_.exhausted);
+    return reason;
+}
+
+// --- Acquiring -----------------------------------------------------------------------------------
+
+template <page_source Pages, class Policy, token_type T>
+RadixMatch RadixCache<Pages, Policy, T>::peek(Tokens prompt, const Namespace& name) const noexcept {
+    const std::uint32_t root = root_of(name);
+    if (root == detail::no_root || prompt.empty()) return {};
+    const TreeMatch match = tree_.find(roots_[root].node, prompt);
+    const std::size_t cached = static_cast<std::size_t>(match.pages) * page_tokens();
+    const std::size_t most = (prompt.size() - 1) / page_tokens() * page_tokens();
+    return {cached, cached < most ? cached : most};
+}
+
+template <page_source Pages, class Policy, token_type T>
+auto RadixCache<Pages, Policy, T>::plan(Tokens prompt, const Namespace& name) const noexcept
+    -> Plan {
+    Plan plan;
+    plan.root = root_of(name);
+    plan.table_pages = pages_for(prompt.size());
+    if (plan.root != detail::no_root && !prompt.empty()) {
+        const std::size_t most = (prompt.size() - 1) / page_tokens() * page_tokens();
+        plan.match = tree_.find(roots_[plan.root].node, prompt.first(most));
+    }
+    plan.fresh_pages = plan.table_pages - static_cast<std::size_t>(plan.match.pages);
+    return plan;
+}
+
+/// The pages of a match that are evictable now and will not be once it is pinned.
+template <page_source Pages, class Policy, token_type T>
+auto RadixCache<Pages, Policy, T>::evictable_on_path(const TreeMatch& match) const noexcept
+    -> Evictable {
+    Evictable kept;
+    if (match.pages == 0) return kept;
+    std::size_t pages = match.node_pages;
+    for (NodeId node = match.node; !tree_.is_root(node) && !is_pinned(node);) {
+        kept.pages += pages;
+        kept.freeable += freeable_among(tree_.values(node).first(pages));
+        node = tree_.parent(node);
+        pages = tree_.pages(node);
+    }
+    return kept;
+}
+
+template <page_source Pages, class Policy, token_type T>
+template <class Copy>
+auto RadixCache<Pages, Policy, T>::acquire(Tokens prompt, const Namespace& name, Copy&& copy)
+    -> Acquired<Lease> {
+    const Plan plan = this->plan(prompt, name);
+    if (plan.table_pages > pages_.capacity_pages()) return {refuse(Admission::never_fits), Lease{}};
+    const auto matched = static_cast<std::size_t>(plan.match.pages);
+    const bool short_of_pages = plan.fresh_pages > pages_.free_pages();
+    if (short_of_pages && !can_free(plan.fresh_pages, evictable_on_path(plan.match))) {
+        return {refuse(Admission::exhausted), Lease{}};
+    }
+    // What can fail without a trace comes first; then the match is pinned, and only then anything is
+    // evicted (M3).
+    State& state = take_state();
+    NodeId node = matched != 0 ? plan.match.node : no_node;
+    detail::on_failure(
+        [&] {
+            state.table.reserve(plan.table_pages);
+            state.root = root_for(name);
+            if (matched != 0 && plan.match.node_pages < tree_.pages(node)) {
+                node = cut(node, plan.match.node_pages);
+            }
+        },
+        [&]() noexcept {
+            if (state.root != detail::no_root) drop_root_if_unused(state.root);
+            give_state(state);
+        });
+    state.table.resize(matched);
+    state.shared_pages = matched;
+    state.written = matched * page_tokens();
+    attach(state, node);
+    if (node != no_node) copy_path(node, roots_[state.root].node, state.table.view());
+    Lease lease(state);  // from here on it gives everything back if something fails
+    const Admission admission = take_pages(state.table.unset(plan.fresh_pages));
+    if (admission != Admission::granted) return {refuse(admission), Lease{}};
+    state.table.resize(plan.table_pages);
+    if constexpr (!std::is_same_v<std::remove_cvref_t<Copy>, NoCopy>) {
+        adopt_partial_page(state, prompt, copy);
+    }
+    state.adopted = state.written;
+    ++(state.adopted != 0 ? counters_.hits : counters_.misses);
+    counters_.queried_tokens += prompt.size();
+    counters_.hit_tokens += state.adopted;
+    counters_.missed_tokens += prompt.size() - state.adopted;
+    return {Admission::granted, std::move(lease)};
+}
+
+/// Fills `out` with free pages, evicting for them. Requires: `can_free(out.size(), …)`.
+template <page_source Pages, class Policy, token_type T>
+Admission RadixCache<Pages, Policy, T>::take_pages(std::span<PageId> out) {
+    if (out.empty()) return Admission::granted;
+    make_room(out.size());
+    if (!pages_.acquire(out)) return Admission::exhausted;
+    std::uint32_t largest = 0;
+    for (const PageId page : out) largest = std::max(largest, index_of(page));
+    if (largest >= pages_.capacity_pages() || in_tree_.contains_any(out)) {
+        detail::fail<InvalidArgument>(
+            "the page source handed out a page that is outside its capacity of %zu or in the tree; "
+            "the largest id was %u",
+            std::size_t{pages_.capacity_pages()}, largest);
+    }
+    return Admission::granted;
+}
+
+/// M8: the first rows of the next page, where some cached page agrees with them. Looked for after the
+/// last eviction, so that the page copied from is there.
+template <page_source Pages, class Policy, token_type T>
+template <class Copy>
+void RadixCache<Pages, Policy, T>::adopt_partial_page(State& state, Tokens prompt, Copy&& copy) {
+    if (prompt.empty()) return;
+    const NodeId end = state.node != no_node ? state.node : roots_[state.root].node;
+    const Tokens rest = prompt.subspan(state.written, prompt.size() - 1 - state.written);
+    const auto partial = tree_.find_partial({end, tree_.pages(end), 0}, rest);
+    if (partial.tokens == 0) return;
+    state.tail.assign(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(partial.tokens));
+    copy(tree_.values(partial.node)[partial.page], state.table[state.shared_pages], partial.tokens);
+    state.written += partial.tokens;
+    counters_.partial_tokens += partial.tokens;
+}
+
+// --- Writing and growing -------------------------------------------------------------------------
+
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::wrote(State& state, Tokens tokens) {
+    const std::size_t room = state.table.size() * page_tokens() - state.written;
+    if (tokens.size() > room) {
+        detail::fail<InvalidArgument>("%zu rows written at position %zu, but there is room for %zu",
+                                      tokens.size(), state.written, room);
+    }
+    state.tail.insert(state.tail.end(), tokens.begin(), tokens.end());
+    state.written += tokens.size();
+}
+
+template <page_source Pages, class Policy, token_type T>
+Admission RadixCache<Pages, Policy, T>::grow_to(State& state, std::size_t positions) {
+    const std::size_t held = state.table.size();
+    const std::size_t wanted = pages_for(positions);
+    if (wanted <= held) return Admission::granted;
+    if (wanted > pages_.capacity_pages()) return refuse(Admission::never_fits);
+    if (!can_free(wanted - held, {})) return refuse(Admission::exhausted);
+    state.table.reserve(wanted);
+    const Admission admission = take_pages(state.table.unset(wanted - held));
+    if (admission != Admission::granted) return refuse(admission);
+    state.table.resize(wanted);
+    return Admission::granted;
+}
+
+// --- Publishing ----------------------------------------------------------------------------------
+
+template <page_source Pages, class Policy, token_type T>
+std::size_t RadixCache<Pages, Policy, T>::publish(State& state) {
+    const Root& root = roots_[state.root];
+    const std::size_t whole = state.written / page_tokens() - state.shared_pages;
+    if (root.detached || whole == 0) return 0;
+    // The search goes on from the lease's own node: what was adopted is not compared again.
+    const Tokens tokens = Tokens(state.tail).first(whole * page_tokens());
+    const NodeId from = state.node != no_node ? state.node : root.node;
+    const TreeMatch match = tree_.find(from, tokens);
+    const auto known = static_cast<std::size_t>(match.pages);
+    const std::span<const PageId> fresh =
+        std::as_const(state.table).view().subspan(state.shared_pages + known, whole - known);
+    if (in_tree_.contains_any(fresh)) {
+        detail::fail<InvalidArgument>(
+            "one of %zu pages to publish, the first of which is %u, "
+            "stands in the tree under other tokens",
+            fresh.size(), index_of(fresh[0]));
+    }
+    NodeId end = match.node;
+    NodeId leaf = no_node;
+    const bool cuts = match.node_pages < tree_.pages(match.node);
+    detail::on_failure(
+        [&] {
+            state.duplicates.reserve(state.duplicates.size() + known);
+            if (cuts) end = cut(match.node, match.node_pages);
+            if (!fresh.empty()) {
+                leaf = tree_.insert(end, tokens.subspan(known * page_tokens()), fresh);
+            }
+        },
+        [&]() noexcept {
+            if (end != match.node) uncut(end, match.node);
+        });
+    // The lease's pin moves down to the new end; what was pinned stays pinned throughout.
+    pin(end);
+    if (leaf != no_node) {
+        tree_.data(leaf).pins = 1;  // the pin of `end` just made is the one this child gives it
+        pinned_pages_ += fresh.size();
+        enter_tree(fresh, state.shares_pages);
+    }
+    if (state.node != no_node) unpin(state.node, false);
+    note_duplicates(state, end, known);
+    state.node = leaf != no_node ? leaf : end;
+    state.shared_pages += whole;
+    state.tail.erase(state.tail.begin(),
+                     state.tail.begin() + static_cast<std::ptrdiff_t>(whole * page_tokens()));
+    const std::size_t published = fresh.size();
+    tree_.tidy();
+    return published;
+}
+
+/// The `known` pages from the lease's shared ones on, down to the node `end`, stood in the tree already.
+/// Where the tree's page is the lease's (published by a fork) the lease's own hold ends; otherwise its
+/// page is a duplicate, which stays in the table until the lease switches.
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::note_duplicates(State& state, NodeId end,
+                                                   std::size_t known) noexcept {
+    std::size_t index = state.shared_pages + known;
+    for (NodeId node = end; index > state.shared_pages; node = tree_.parent(node)) {
+        const std::span<const PageId> values = tree_.values(node);
+        for (std::size_t i = values.size(); i-- > 0;) {
+            const PageId own = state.table[--index];
+            if (own == values[i]) {
+                release_private({&own, 1}, true);
+            } else {
+                state.duplicates.push_back(static_cast<std::uint32_t>(index));
+                ++counters_.duplicate_pages;
+            }
+        }
+    }
+}
+
+template <page_source Pages, class Policy, token_type T>
+std::size_t RadixCache<Pages, Policy, T>::switch_to_tree(State& state) noexcept {
+    std::size_t begin = state.shared_pages;
+    for (NodeId node = state.node; begin != 0; node = tree_.parent(node)) {
+        const std::span<const PageId> values = tree_.values(node);
+        begin -= values.size();
+        for (const std::uint32_t index : state.duplicates) {
+            if (index < begin || index >= begin + values.size()) continue;
+            const PageId own = std::exchange(state.table[index], values[index - begin]);
+            release_private({&own, 1}, state.shares_pages);
+        }
+    }
+    const std::size_t switched = state.duplicates.size();
+    state.duplicates.clear();
+    return switched;
+}
+
+// --- Forking, cutting back, releasing ------------------------------------------------------------
+
+template <page_source Pages, class Policy, token_type T>
+template <class Copy>
+auto RadixCache<Pages, Policy, T>::fork(State& state, Copy&& copy) -> Acquired<Lease> {
+    const std::size_t whole = state.written / page_tokens();
+    const std::size_t rows = state.written % page_tokens();
+    if (rows != 0 && !can_free(1, {})) return {refuse(Admission::exhausted), Lease{}};
+    State& child = take_state();
+    std::size_t retained = state.shared_pages;
+    detail::on_failure(
+        [&] {
+            child.table.reserve(whole + 1);
+            child.tail.assign(state.tail.begin(), state.tail.end());
+            for (; retained < whole; ++retained) pages_.retain(state.table[retained]);
+        },
+        [&]() noexcept {
+            while (retained > state.shared_pages) {
+                const PageId page = state.table[--retained];
+                pages_.release({&page, 1});
+            }
+            give_state(child);
+        });
+    child.root = state.root;
+    child.table.resize(whole);
+    child.shared_pages = state.shared_pages;
+    child.shares_pages = state.shares_pages = state.shares_pages || whole > state.shared_pages;
+    std::copy(state.table.data() + state.shared_pages, state.table.data() + whole,
+              child.table.data() + state.shared_pages);
+    attach(child, state.node);
+    copy_path(state.node, roots_[state.root].node, child.table.view().first(state.shared_pages));
+    Lease lease(child);  // from here on it gives everything back if something fails
+    if (rows != 0) {
+        const Admission admission = take_pages(child.table.unset(1));
+        if (admission != Admission::granted) return {refuse(admission), Lease{}};
+        child.table.resize(whole + 1);
+        copy(state.table[whole], child.table[whole], rows);
+    }
+    child.adopted = child.written = state.written;
+    return {Admission::granted, std::move(lease)};
+}
+
+/// Whether writing into the page at an index of the table could be seen by another owner.
+template <page_source Pages, class Policy, token_type T>
+bool RadixCache<Pages, Policy, T>::needs_copy(const State& state, std::size_t page) const noexcept {
+    if (!state.holds_privately(page)) return true;
+    return state.shares_pages && pages_.refs(state.table[page]) > 1;
+}
+
+template <page_source Pages, class Policy, token_type T>
+template <class Copy>
+Admission RadixCache<Pages, Policy, T>::cut_back(State& state, std::size_t position, Copy&& copy) {
+    if (position > state.written) {
+        detail::fail<InvalidArgument>("cut back to position %zu, but only %zu are written",
+                                      position, state.written);
+    }
+    const std::size_t whole = position / page_tokens();
+    const std::size_t rows = position % page_tokens();
+    const bool copies = rows != 0 && needs_copy(state, whole);
+    if (copies && !can_free(1, {})) return refuse(Admission::exhausted);
+
+    // If the cut is in the part that stands in the tree: `inside` is the node it falls into, which
+    // begins at page `begin`.
+    const bool in_shared_part = whole < state.shared_pages;
+    NodeId inside = state.node;
+    std::size_t begin = state.shared_pages;
+    if (in_shared_part) {
+        while ((begin -= tree_.pages(inside)) > whole) inside = tree_.parent(inside);
+    }
+    NodeId end = inside;
+    PageId fresh = no_page;
+    std::vector<T> tail;
+    detail::on_failure(
+        [&] {
+            if (in_shared_part) {
+                const Tokens page = tree_.tokens(inside).subspan((whole - begin) * page_tokens());
+                tail.assign(page.begin(), page.begin() + static_cast<std::ptrdiff_t>(rows));
+                if (begin < whole) end = cut(inside, static_cast<std::uint32_t>(whole - begin));
+            }
+            if (!copies) return;
+            PageId taken = no_page;
+            if (take_pages({&taken, 1}) != Admission::granted) return;
+            fresh = taken;
+            copy(state.table[whole], fresh, rows);
+        },
+        [&]() noexcept {
+            if (fresh != no_page) pages_.release({&fresh, 1});
+            if (end != inside) uncut(end, inside);
+        });
+    if (copies && fresh == no_page) {
+        if (end != inside) uncut(end, inside);
+        return refuse(Admission::exhausted);
+    }
+    give_up_pages(state, copies ? whole : whole + (rows != 0 ? 1 : 0));
+    std::erase_if(state.duplicates, [whole](std::uint32_t index) { return index >= whole; });
+    state.table.resize(whole + (rows != 0 ? 1 : 0));
+    if (copies) state.table[whole] = fresh;
+    if (in_shared_part) {
+        if (begin == whole) end = tree_.parent(inside);
+        if (!tree_.is_root(end)) pin(end);
+        unpin(state.node, roots_[state.root].detached);
+        state.node = whole == 0 ? no_node : end;
+        state.shared_pages = whole;
+        state.tail.swap(tail);
+    } else {
+        state.tail.resize(position - state.shared_pages * page_tokens());
+    }
+    state.written = position;
+    state.adopted = std::min(state.adopted, position);
+    return Admission::granted;
+}
+
+/// Gives back the lease's own holds on the pages from index `keep` on. The table is left as it is.
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::give_up_pages(State& state, std::size_t keep) noexcept {
+    const std::span<const PageId> table = std::as_const(state.table).view();
+    for (const std::uint32_t index : state.duplicates) {
+        if (index >= keep) release_private(table.subspan(index, 1), state.shares_pages);
+    }
+    release_private(table.subspan(std::max(state.shared_pages, keep)), state.shares_pages);
+}
+
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::release(State& state) noexcept {
+    const std::uint32_t root = state.root;
+    const bool detached = roots_[root].detached;
+    give_up_pages(state, 0);
+    if (state.node != no_node) unpin(state.node, detached);
+    --roots_[root].leases;
+    drop_root_if_unused(root);
+    give_state(state);
+    if (detached) tree_.tidy();
+}
+
+}  // namespace kvstem

@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: MIT
+// Bodies of RadixCache, first half: trees of namespaces, nodes, pages, eviction, audit.
+#pragma once
+
+#include "../radix_cache.hpp"
+
+namespace kvstem::inline KVSTEM_ABI {
+
+template <page_source Pages, class Policy, token_type T>
+RadixCache<Pages, Policy, T>::RadixCache(RadixCacheOptions options, Pages pages, Policy policy)
+    : pages_(std::move(pages)),
+      policy_(std::move(policy)),
+      tree_(options.page_tokens),
+      in_tree_(pages_.capacity_pages()) {}
+
+template <page_source Pages, class Policy, token_type T>
+RadixCache<Pages, Policy, T>::~RadixCache() {
+    // Leases that outlive the cache become empty. Their pages go back like all others, so that an
+    // engine's allocator that outlives the cache gets everything it gave.
+    while (!leases_.empty()) {
+        State& state = *leases_.back();
+        static_cast<Lease*>(state.owner)->state_ = nullptr;
+        release(state);
+    }
+    clear();
+    for (State* state : spare_states_) delete state;
+}
+
+// --- Trees of namespaces -------------------------------------------------------------------------
+
+template <page_source Pages, class Policy, token_type T>
+std::uint32_t RadixCache<Pages, Policy, T>::root_of(const Namespace& name) const noexcept {
+    if (name.is_default()) return default_root_;
+    const std::uint32_t filed = namespaces_.find(name);
+    return filed == 0 ? detail::no_root : filed - 1;
+}
+
+/// The record of a namespace's tree, made if there is none.
+template <page_source Pages, class Policy, token_type T>
+std::uint32_t RadixCache<Pages, Policy, T>::root_for(const Namespace& name) {
+    const std::uint32_t known = root_of(name);
+    if (known != detail::no_root) return known;
+    std::uint32_t root = 0;
+    while (root < roots_.size() && roots_[root].node != no_node) ++root;
+    if (root == roots_.size()) roots_.push_back({});
+    const NodeId node = tree_.add_root();
+    std::uint32_t entry = 0;
+    if (name.is_default()) {
+        default_root_ = root;
+    } else {
+        detail::on_failure([&] { entry = namespaces_.add(name, root + 1); },
+                           [&]() noexcept { tree_.remove_root(node); });
+    }
+    roots_[root] = {node, entry, 0, false};
+    tree_.data(node).pins = root;
+    return root;
+}
+
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::drop_root_if_unused(std::uint32_t root) noexcept {
+    Root& record = roots_[root];
+    if (record.leases != 0 || tree_.child_count(record.node) != 0) return;
+    if (root == default_root_) {
+        default_root_ = detail::no_root;
+    } else if (!record.detached) {
+        namespaces_.remove(record.entry);
+    }
+    tree_.remove_root(record.node);
+    record = {};
+}
+
+/// Takes a tree out of reach: what nobody reads is freed, the rest stays for its leases. Returns the
+/// number of pages that left the tree.
+template <page_source Pages, class Policy, token_type T>
+std::size_t RadixCache<Pages, Policy, T>::detach(std::uint32_t root) noexcept {
+    Root& record = roots_[root];
+    const std::size_t before = cached_pages();
+    ++record.leases;  // so that the record outlives the removal of its nodes
+    remove_unpinned_below(record.node);
+    detach_pinned_below(record.node);
+    if (root == default_root_) {
+        default_root_ = detail::no_root;
+    } else {
+        namespaces_.remove(record.entry);
+    }
+    record.detached = true;
+    --record.leases;
+    drop_root_if_unused(root);
+    tree_.tidy();
+    const std::size_t dropped = before - cached_pages();
+    counters_.dropped_pages += dropped;
+    return dropped;
+}
+
+/// Removes every unpinned node below a root, children before parents. Nothing below an unpinned node is
+/// pinned, so each of them is a leaf by the time it is reached.
+template <page_source Pages, class Policy, token_type T>
+std::size_t RadixCache<Pages, Policy, T>::remove_unpinned_below(NodeId root) noexcept {
+    const auto deepest_first = [this](NodeId node) noexcept {
+        while (tree_.first_child(node) != no_node) node = tree_.first_child(node);
+        return node;
+    };
+    std::size_t removed = 0;
+    NodeId node = deepest_first(root);
+    while (node != root) {
+        const NodeId sibling = tree_.next_sibling(node);
+        const NodeId next = sibling != no_node ? deepest_first(sibling) : tree_.parent(node);
+        if (!is_pinned(node)) {
+            ++removed;
+            remove_node(node);
+        }
+        node = next;
+    }
+    return removed;
+}
+
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::detach_pinned_below(NodeId root) noexcept {
+    for (NodeId node = tree_.next_in(root, root); node != no_node;
+         node = tree_.next_in(root, node)) {
+        for (const PageId page : tree_.values(node)) {
+            if (overlapping_pages_ != 0 && pages_.refs(page) > 1) --overlapping_pages_;
+        }
+        in_tree_.erase(tree_.values(node));
+        pinned_pages_ -= tree_.pages(node);
+        detached_pages_ += tree_.pages(node);
+    }
+}
+
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::clear() noexcept {
+    for (std::uint32_t root = 0; root < roots_.size(); ++root) {
+        if (roots_[root].node != no_node && !roots_[root].detached) detach(root);
+    }
+}
+
+template <page_source Pages, class Policy, token_type T>
+std::size_t RadixCache<Pages, Policy, T>::drop(const Namespace& name) noexcept {
+    const std::uint32_t root = root_of(name);
+    return root == detail::no_root ? 0 : detach(root);
+}
+
+// --- Nodes ---------------------------------------------------------------------------------------
+
+/// Splits a node. The upper part is as pinned as its one child makes it: once or not at all.
+template <page_source Pages, class Policy, token_type T>
+NodeId RadixCache<Pages, Policy, T>::cut(NodeId node, std::uint32_t keep) {
+    const NodeId upper = tree_.split(node, keep);
+    if (is_pinned(node)) {
+        tree_.data(upper).pins = 1;
+    } else {
+        Nodes nodes{tree_};
+        policy_.split(nodes, upper, node);
+    }
+    return upper;
+}
+
+/// Undoes a cut, right after it.
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::uncut(NodeId upper, NodeId lower) noexcept {
+    Nodes nodes{tree_};
+    if (!is_pinned(upper)) policy_.removed(nodes, upper);
+    tree_.join_with_parent(lower);
+}
+
+/// Pins a path: up to the first node that was pinned already.
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::pin(NodeId node) noexcept {
+    Nodes nodes{tree_};
+    for (; !tree_.is_root(node); node = tree_.parent(node)) {
+        if (tree_.data(node).pins++ != 0) return;
+        pinned_pages_ += tree_.pages(node);
+        policy_.pinned(nodes, node);
+        tree_.move_to_front(node);  // the next request most likely comes this way again
+    }
+}
+
+/// Takes one pin off a path. Nodes that lose their last one become evictable, the deepest first, which
+/// is the order LeastRecentlyUsed relies on; in a detached tree they go at once.
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::unpin(NodeId node, bool detached) noexcept {
+    Nodes nodes{tree_};
+    while (!tree_.is_root(node)) {
+        if (--tree_.data(node).pins != 0) return;
+        const NodeId above = tree_.parent(node);
+        if (detached) {
+            detached_pages_ -= tree_.pages(node);
+            pages_.release(tree_.values(node));
+            tree_.remove_leaf(node);
+        } else {
+            pinned_pages_ -= tree_.pages(node);
+            policy_.unpinned(nodes, node);
+        }
+        node = above;
+    }
+}
+
+/// Removes an unpinned leaf with all its pages.
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::remove_node(NodeId node) noexcept {
+    Nodes nodes{tree_};
+    policy_.removed(nodes, node);
+    leave_tree(tree_.values(node));
+    const NodeId above = tree_.parent(node);
+    tree_.remove_leaf(node);
+    if (tree_.is_root(above)) {
+        drop_root_if_unused(tree_.data(above).pins);
+    } else if constexpr (requires { policy_.became_leaf(nodes, above); }) {
+        if (tree_.child_count(above) == 0 && !is_pinned(above)) policy_.became_leaf(nodes, above);
+    }
+}
+
+/// The pages on the path from below `top` down to `node`, in order; `out` has exactly that size.
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::copy_path(NodeId node, NodeId top,
+                                             std::span<PageId> out) const noexcept {
+    std::size_t end = out.size();
+    while (end != 0 && node != top) {
+        // Slices of one run lie side by side, so a path that was split often is still one copy.
+        const PageId* first = tree_.values(node).data();
+        const PageId* const last = first + tree_.pages(node);
+        for (node = tree_.parent(node); node != top; node = tree_.parent(node)) {
+            const std::span<const PageId> above = tree_.values(node);
+            if (above.data() + above.size() != first) break;
+            first = above.data();
+        }
+        const auto pages = static_cast<std::size_t>(last - first);
+        end -= pages;
+        std::memcpy(out.data() + end, first, pages * sizeof(PageId));
+    }
+}
+
+// --- Pages: the one place where they enter and leave the tree ------------------------------------
+
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::enter_tree(std::span<const PageId> pages,
+                                              bool may_be_shared) noexcept {
+    // The hold of the lease that publishes becomes the tree's; a fork's hold on the same page stays.
+    if (may_be_shared) {
+        for (const PageId page : pages) overlapping_pages_ += pages_.refs(page) > 1 ? 1 : 0;
+    }
+    in_tree_.insert(pages);
+    counters_.published_pages += pages.size();
+}
+
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::leave_tree(std::span<const PageId> pages) noexcept {
+    if (overlapping_pages_ != 0) {
+        for (const PageId page : pages) overlapping_pages_ -= pages_.refs(page) > 1 ? 1 : 0;
+    }
+    in_tree_.erase(pages);
+    pages_.release(pages);
+}
+
+/// Gives back a lease's own holds.
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::release_private(std::span<const PageId> pages,
+                                                   bool may_be_shared) noexcept {
+    if (may_be_shared) {
+        for (const PageId page : pages) {
+            if (in_tree_.contains(page) && pages_.refs(page) == 2) --overlapping_pages_;
+        }
+    }
+    pages_.release(pages);
+}
+
+/// Whether evicting could make `wanted` pages free, if the evictable pages of `kept` are to stay.
+template <page_source Pages, class Policy, token_type T>
+bool RadixCache<Pages, Policy, T>::can_free(std::size_t wanted, Evictable kept) const noexcept {
+    const std::size_t free = pages_.free_pages();
+    if (wanted <= free) return true;
+    const std::size_t missing = wanted - free;
+    const std::size_t evictable = evictable_pages() - kept.pages;
+    if (missing > evictable) return false;
+    if (overlapping_pages_ == 0 || missing + overlapping_pages_ <= evictable) return true;
+    return missing + kept.freeable <= freeable_pages();
+}
+
+/// Of all evictable pages, those that evicting makes free. O(nodes + evictable pages): only asked when
+/// forks hold pages of the tree and the pool is nearly exhausted.
+template <page_source Pages, class Policy, token_type T>
+std::size_t RadixCache<Pages, Policy, T>::freeable_pages() const noexcept {
+    std::size_t freeable = 0;
+    for (const Root& root : roots_) {
+        if (root.node == no_node || root.detached) continue;
+        for (NodeId node = tree_.next_in(root.node, root.node); node != no_node;
+             node = tree_.next_in(root.node, node)) {
+            if (!is_pinned(node)) freeable += freeable_among(tree_.values(node));
+        }
+    }
+    return freeable;
+}
+
+/// Of these pages of the tree, those that nobody but the tree holds.
+template <page_source Pages, class Policy, token_type T>
+std::size_t RadixCache<Pages, Policy, T>::freeable_among(
+    std::span<const PageId> pages) const noexcept {
+    if (overlapping_pages_ == 0) return pages.size();
+    std::size_t freeable = 0;
+    for (const PageId page : pages) freeable += pages_.refs(page) == 1 ? 1 : 0;
+    return freeable;
+}
+
+// --- Eviction ------------------------------------------------------------------------------------
+
+template <page_source Pages, class Policy, token_type T>
+std::size_t RadixCache<Pages, Policy, T>::evict(std::size_t pages) noexcept {
+    Nodes nodes{tree_};
+    std::size_t evicted = 0;
+    while (evicted < pages) {
+        const NodeId leaf = policy_.victim(nodes);
+        if (leaf == no_node) break;
+        evicted += evict_from(leaf, pages - evicted);
+    }
+    counters_.evicted_pages += evicted;
+    tree_.tidy();
+    return evicted;
+}
+
+/// Evicts from the tail of a leaf.
+template <page_source Pages, class Policy, token_type T>
+std::size_t RadixCache<Pages, Policy, T>::evict_from(NodeId leaf, std::size_t most) noexcept {
+    const std::uint32_t held = tree_.pages(leaf);
+    if (most >= held) {
+        remove_node(leaf);
+        return held;
+    }
+    leave_tree(tree_.values(leaf).last(most));
+    tree_.trim(leaf, held - static_cast<std::uint32_t>(most));
+    return most;
+}
+
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::make_room(std::size_t wanted) noexcept {
+    while (pages_.free_pages() < wanted) {
+        if (evict(wanted - pages_.free_pages()) == 0) return;
+    }
+}
+
+// --- Statistics and pictures ---------------------------------------------------------------------
+
+template <page_source Pages, class Policy, token_type T>
+std::uint32_t RadixCache<Pages, Policy, T>::refs(PageId page) const {
+    if (index_of(page) >= pages_.capacity_pages()) {
+        detail::fail<InvalidArgument>("page %u is outside the pool of %zu pages", index_of(page),
+                                      std::size_t{pages_.capacity_pages()});
+    }
+    std::uint32_t owners = in_tree_.contains(page) ? 1 : 0;
+    for (const State* state : leases_) {
+        for (const PageId held : state->table.view()) owners += held == page ? 1 : 0;
+    }
+    return owners;
+}
+
+template <page_source Pages, class Policy, token_type T>
+RadixCacheStats RadixCache<Pages, Policy, T>::stats() const noexcept {
+    RadixCacheStats stats = counters_;
+    stats.capacity_pages = pages_.capacity_pages();
+    stats.free_pages = pages_.free_pages();
+    stats.cached_pages = cached_pages();
+    stats.pinned_pages = pinned_pages();
+    stats.evictable_pages = evictable_pages();
+    stats.leases = leases_.size();
+    stats.namespaces = namespaces_.size();
+    stats.nodes = tree_.node_count();
+    stats.index_bytes = tree_.bytes() + in_tree_.bytes();
+    return stats;
+}
+
+template <page_source Pages, class Policy, token_type T>
+template <class Visit>
+void RadixCache<Pages, Policy, T>::visit_trees(Visit&& visit) const {
+    const Tree& tree = tree_;
+    if (default_root_ != detail::no_root) visit(Namespace{}, tree, roots_[default_root_].node);
+    for (std::uint32_t root = 0; root < roots_.size(); ++root) {
+        const Root& record = roots_[root];
+        if (record.node == no_node || record.detached || root == default_root_) continue;
+        visit(namespaces_.name_of(record.entry), tree, record.node);
+    }
+}
+
+// --- Audit ---------------------------------------------------------------------------------------
+
+template <page_source Pages, class Policy, token_type T>
+AuditReport RadixCache<Pages, Policy, T>::audit() const {
+    AuditReport report;
+    tree_.audit(report);
+    audit_pins(report);
+    audit_pages(report);
+    audit_leases(report);
+    report.require(counters_.hit_tokens + counters_.missed_tokens == counters_.queried_tokens,
+                   "hit tokens + missed tokens is not queried tokens", counters_.queried_tokens);
+    return report;
+}
+
+/// Pins are what the leases and the pinned children add up to, and the page counts follow from them.
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::audit_pins(AuditReport& report) const {
+    std::size_t pinned = 0;
+    std::size_t detached = 0;
+    for (std::uint32_t r = 0; r < roots_.size(); ++r) {
+        const Root& root = roots_[r];
+        if (root.node == no_node) continue;
+        report.require(tree_.data(root.node).pins == r, "a root does not know its record", r);
+        std::uint32_t leases = 0;
+        for (const State* state : leases_) leases += state->root == r ? 1 : 0;
+        report.require(leases == root.leases, "a tree's lease count is not its leases", r);
+        for (NodeId node = tree_.next_in(root.node, root.node); node != no_node;
+             node = tree_.next_in(root.node, node)) {
+            std::uint32_t pins = 0;
+            for (const State* state : leases_) pins += state->node == node ? 1 : 0;
+            for (NodeId child = tree_.first_child(node); child != no_node;
+                 child = tree_.next_sibling(child)) {
+                pins += is_pinned(child) ? 1 : 0;
+            }
+            const auto subject = static_cast<std::uint64_t>(node);
+            report.require(pins == tree_.data(node).pins,
+                           "a node's pins are not its leases + its pinned children", subject);
+            report.require(pins != 0 || !root.detached, "a detached node without a lease", subject);
+            (root.detached ? detached : pinned) += pins != 0 ? tree_.pages(node) : 0;
+        }
+    }
+    report.require(pinned == pinned_pages_, "the pinned page count is wrong", pinned);
+    report.require(detached == detached_pages_, "the detached page count is wrong", detached);
+}
+
+/// Every page has exactly the owners that hold it, and stands in the tree at most once.
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::audit_pages(AuditReport& report) const {
+    std::vector<std::uint32_t> holds(pages_.capacity_pages());
+    std::vector<bool> in_tree(holds.size());
+    for (const Root& root : roots_) {
+        if (root.node == no_node) continue;
+        for (NodeId node = tree_.next_in(root.node, root.node); node != no_node;
+             node = tree_.next_in(root.node, node)) {
+            for (const PageId page : tree_.values(node)) {
+                ++holds[index_of(page)];
+                if (root.detached) continue;
+                report.require(!in_tree[index_of(page)], "a page stands in the tree twice",
+                               index_of(page));
+                in_tree[index_of(page)] = true;
+            }
+        }
+    }
+    std::size_t overlapping = 0;
+    for (std::size_t i = 0; i < holds.size(); ++i) {
+        report.require(in_tree_.contains(PageId{static_cast<std::uint32_t>(i)}) == in_tree[i],
+                       "a page's mark does not say whether it is in the tree", i);
+    }
+    for (const State* state : leases_) {
+        for (std::size_t i = 0; i < state->table.size(); ++i) {
+            if (state->holds_privately(i)) ++holds[index_of(state->table[i])];
+        }
+    }
+    std::size_t free = 0;
+    for (std::size_t i = 0; i < holds.size(); ++i) {
+        const std::uint32_t refs = pages_.refs(PageId{static_cast<std::uint32_t>(i)});
+        report.require(refs == holds[i], "a page's count is not the number of its owners", i);
+        free += holds[i] == 0 ? 1 : 0;
+        overlapping += in_tree[i] && holds[i] > 1 ? 1 : 0;
+    }
+    report.require(free == pages_.free_pages(), "free + held is not the capacity", free);
+    report.require(overlapping == overlapping_pages_, "the overlapping page count is wrong",
+                   overlapping);
+}
+
+/// A lease's shared pages are those on its node's path, except where it still names its own copies.
+template <page_source Pages, class Policy, token_type T>
+void RadixCache<Pages, Policy, T>::audit_leases(AuditReport& report) const {
+    for (std::size_t place = 0; place < leases_.size(); ++place) {
+        const State& state = *leases_[place];
+        report.require(state.place == place && state.cache == this, "a lease is not where it says",
+                       place);
+        std::size_t index = state.shared_pages;
+        for (NodeId node = state.node; node != no_node && !tree_.is_root(node);
+             node = tree_.parent(node)) {
+            for (std::size_t i = tree_.pages(node); i-- > 0 && index-- > 0;) {
+                const bool same = state.table[index] == tree_.values(node)[i];
+                report.require(same != state.holds_privately(index),
+                               "a shared page of a lease is not the tree's", place);
+            }
+        }
+        report.require(index == 0, "a lease's node does not cover its shared pages", place);
+        report.require(state.written == state.shared_pages * page_tokens() + state.tail.size() &&
+                           state.written <= state.table.size() * page_tokens(),
+                       "a lease's tokens are not as many as its rows", place);
+    }
+}
+
+}  // namespace kvstem

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+// PagePool: page groups by id, free or counted; and the concept by which an engine's own allocator
+// takes its place.
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "config.hpp"
+#include "detail/count_table.hpp"
+#include "detail/page_bits.hpp"
+#include "errors.hpp"
+#include "token.hpp"
+
+namespace kvstem::inline KVSTEM_ABI {
+
+/// What RadixCache needs of an allocator of page groups. Ids are 0 … capacity_pages() − 1.
+///
+/// | call                        | must do                                                          |
+/// | --------------------------- | ---------------------------------------------------------------- |
+/// | `pages.acquire(span<PageId>)` | fill the whole span with free pages, each then held once; or    |
+/// |                             | return false and take none                                        |
+/// | `pages.retain(id)`          | one more hold on a held page; may throw                           |
+/// | `pages.release(span<const PageId>)` | give back one hold of each; a page is free after its last. |
+/// |                             | Must not throw for pages that are held: leases release as they die |
+/// | `pages.refs(id)`            | the number of holds, 0 for a free page                            |
+/// | `pages.free_pages()`, `pages.capacity_pages()` | noexcept                                       |
+template <class Pages>
+concept page_source = requires(Pages& pages, const Pages& view, std::span<PageId> out,
+                               std::span<const PageId> in, PageId id) {
+    { pages.acquire(out) } -> std::same_as<bool>;
+    pages.retain(id);
+    pages.release(in);
+    { view.refs(id) } -> std::convertible_to<std::uint32_t>;
+    { view.free_pages() } noexcept -> std::convertible_to<std::size_t>;
+    { view.capacity_pages() } noexcept -> std::convertible_to<std::size_t>;
+};
+
+/// A fixed number of page groups, each of which is free or held by a counted number of owners. It
+/// knows ids only; the memory behind them is the engine's.
+///
+/// | state of a page | refs | acquire   | retain   | release         |
+/// | --------------- | ---- | --------- | -------- | --------------- |
+/// | free            | 0    | → held, 1 | error    | error           |
+/// | held            | n    | –         | → n + 1  | → n − 1, or free |
+///
+/// Free pages are handed out lowest id first, which keeps the pages of one request side by side in
+/// the engine's memory and makes every run repeatable. A page costs one bit; only pages with more than
+/// one owner have a counter.
+///
+/// Complexity: acquire and release O(pages), a whole word of 64 neighbouring free ids at a time;
+/// retain and refs O(1). Memory: capacity / 8 bytes, and 8 to 16 bytes per page with several owners.
+/// Exceptions: InvalidArgument for a page that is not in the state the call needs, std::bad_alloc from
+/// `retain`; both change nothing. Threads: none of its own.
+class PagePool {
+  public:
+    /// At most 2^32 − 1 pages; throws InvalidArgument beyond.
+    explicit PagePool(std::size_t capacity_pages);
+
+    [[nodiscard]] std::size_t capacity_pages() const noexcept { return capacity_; }
+    [[nodiscard]] std::size_t free_pages() const noexcept { return free_; }
+
+    /// Takes one free page; nothing when there is none.
+    [[nodiscard]] std::optional<PageId> acquire() noexcept {
+        PageId page = no_page;
+        if (!acquire(std::span(&page, 1))) return std::nullopt;
+        return page;
+    }
+    /// Takes as many pages as the span has places, lowest ids first; or none, and returns false (G2).
+    [[nodiscard]] bool acquire(std::span<PageId> out) noexcept;
+
+    /// One more owner for a held page.
+    void retain(PageId page) {
+        require_held(page, "retained");
+        extra_.add(index_of(page));
+    }
+
+    /// One owner less; true if that was the last one and the page is free now.
+    bool release(PageId page) {
+        require_held(page, "released");
+        if (!extra_.empty() && extra_.subtract(index_of(page))) return false;
+        mark_free(index_of(page) / 64, bit(index_of(page)));
+        return true;
+    }
+    /// One owner less for each page of the span. If one of them has no owner to lose (it is free, or
+    /// stands in the span more often than it is held), nothing is released at all.
+    void release(std::span<const PageId> pages);
+
+    /// The number of owners of a page, 0 if it is free. Throws InvalidArgument for an id outside the
+    /// pool.
+    [[nodiscard]] std::uint32_t refs(PageId page) const {
+        require_in_range(page);
+        return is_free(index_of(page)) ? 0 : 1 + extra_.count(index_of(page));
+    }
+
+    [[nodiscard]] std::size_t bytes() const noexcept {
+        return (free_bits_.capacity() + summary_.capacity()) * 8 + extra_.bytes();
+    }
+
+  private:
+    static constexpr std::uint64_t bit(std::uint32_t index) noexcept {
+        return 1ull << (index % 64);
+    }
+    [[nodiscard]] bool is_free(std::uint32_t index) const noexcept {
+        return (free_bits_[index / 64] & bit(index)) != 0;
+    }
+    void require_in_range(PageId page) const {
+        if (index_of(page) >= capacity_) {
+            detail::fail<InvalidArgument>("page %u is outside the pool of %zu pages",
+                                          index_of(page), capacity_);
+        }
+    }
+    void require_held(PageId page, const char* verb) const {
+        require_in_range(page);
+        if (is_free(index_of(page))) {
+            detail::fail<InvalidArgument>("page %u is %s but nobody holds it", index_of(page),
+                                          verb);
+        }
+    }
+    void mark_free(std::size_t word, std::uint64_t bits) noexcept {
+        free_bits_[word] |= bits;
+        summary_[word / 64] |= 1ull << (word % 64);
+        if (word / 64 < first_summary_) first_summary_ = word / 64;
+        free_ += static_cast<std::size_t>(std::popcount(bits));
+    }
+    void mark_held(std::size_t word, std::uint64_t bits) noexcept {
+        free_bits_[word] &= ~bits;
+        if (free_bits_[word] == 0) summary_[word / 64] &= ~(1ull << (word % 64));
+        free_ -= static_cast<std::size_t>(std::popcount(bits));
+    }
+    /// The bits of a word that stand for pages of this pool: all, but for the last word.
+    [[nodiscard]] std::uint64_t bits_in_pool(std::size_t word) const noexcept {
+        const std::size_t left = capacity_ - word * 64;
+        return left >= 64 ? ~0ull : (1ull << left) - 1;
+    }
+    std::size_t take_from(std::size_t word, std::span<PageId> out) noexcept;
+    bool release_neighbours(std::span<const PageId> pages) noexcept;
+
+    std::size_t capacity_;
+    std::size_t free_ = 0;
+    std::vector<std::uint64_t> free_bits_;  // one bit a page
+    std::vector<std::uint64_t> summary_;    // one bit a word of free_bits_: it is not zero
+    std::size_t first_summary_ = 0;         // no word of summary_ before this one is non-zero
+    detail::CountTable extra_;              // owners beyond the first
+};
+
+inline PagePool::PagePool(std::size_t capacity_pages) : capacity_(capacity_pages) {
+    if (capacity_pages > 0xFFFF'FFFFull) {
+        detail::fail<InvalidArgument>("a pool of %zu pages exceeds 2^32 - 1", capacity_pages);
+    }
+    const std::size_t words = (capacity_pages + 63) / 64;
+    free_bits_.resize(words);
+    summary_.resize((words + 63) / 64);
+    for (std::size_t word = 0; word < words; ++word) {
+        mark_free(word, bits_in_pool(word));
+    }
+    first_summary_ = 0;
+}
+
+inline bool PagePool::acquire(std::span<PageId> out) noexcept {
+    if (out.size() > free_) return false;
+    while (!out.empty()) {
+        while (summary_[first_summary_] == 0) ++first_summary_;
+        const auto bit_of_word =
+            static_cast<std::size_t>(std::countr_zero(summary_[first_summary_]));
+        out = out.subspan(take_from(first_summary_ * 64 + bit_of_word, out));
+    }
+    return true;
+}
+
+/// Takes free pages of one word, as many as there are and as are wanted. Returns how many.
+inline std::size_t PagePool::take_from(std::size_t word, std::span<PageId> out) noexcept {
+    std::uint64_t bits = free_bits_[word];
+    std::size_t taken = 0;
+    if (bits == ~0ull && out.size() >= 64) {
+        for (; taken < 64; ++taken)
+            out[taken] = PageId{static_cast<std::uint32_t>(word * 64 + taken)};
+        bits = 0;
+    }
+    while (bits != 0 && taken < out.size()) {
+        const auto lowest = static_cast<std::size_t>(std::countr_zero(bits));
+        out[taken++] = PageId{static_cast<std::uint32_t>(word * 64 + lowest)};
+        bits &= bits - 1;
+    }
+    free_bits_[word] = bits;
+    if (bits == 0) summary_[word / 64] &= ~(1ull << (word % 64));
+    free_ -= taken;
+    return taken;
+}
+
+inline void PagePool::release(std::span<const PageId> pages) {
+    if (extra_.empty() && release_neighbours(pages)) return;
+    std::size_t done = 0;
+    while (done < pages.size() && index_of(pages[done]) < capacity_ &&
+           !is_free(index_of(pages[done]))) {
+        release(pages[done++]);
+    }
+    if (done == pages.size()) return;
+    // Undo. The counters have room for it, because they only shrank since.
+    for (std::size_t i = done; i-- > 0;) {
+        const std::uint32_t index = index_of(pages[i]);
+        if (!is_free(index)) {
+            extra_.add(index);
+            continue;
+        }
+        mark_held(index / 64, bit(index));
+    }
+    require_held(pages[done], "released");
+}
+
+/// Releases pages that all are held once; false (nothing changed) if one of them is not.
+inline bool PagePool::release_neighbours(std::span<const PageId> pages) noexcept {
+    std::size_t done = 0;
+    bool held = true;
+    detail::for_each_word(pages, [&](std::uint32_t word, std::uint64_t bits) noexcept {
+        held = held && word < free_bits_.size() && (bits & ~bits_in_pool(word)) == 0 &&
+               (free_bits_[word] & bits) == 0;
+        if (!held) return;
+        mark_free(word, bits);
+        done += static_cast<std::size_t>(std::popcount(bits));
+    });
+    if (held) return true;
+    detail::for_each_word(pages.first(done), [&](std::uint32_t word, std::uint64_t bits) noexcept {
+        mark_held(word, bits);
+    });
+    return false;
+}
+
+}  // namespace kvstem

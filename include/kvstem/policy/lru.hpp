@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// Least recently used, leaves first: the default eviction order.
+#pragma once
+
+#include "../config.hpp"
+#include "../radix_tree.hpp"
+
+namespace kvstem::inline KVSTEM_ABI {
+
+/// Evicts what was released the longest ago. Exactly: a node's recency is the moment its last lease
+/// let go of it; of one path the deepest node goes first; equal recency cannot occur otherwise.
+///
+/// The order is one list through the unpinned nodes, in which every node stands before (is older than)
+/// its ancestors:
+///
+///     oldest ─ [3 4] ─ [7 8] ─ [1 2] ─ newest          [1 2] is the parent of [3 4]
+///
+/// It holds because a release appends the leaf first and then goes upwards, and because a split puts the
+/// upper part right behind the lower one. So the oldest node is always a leaf, and neither a heap nor a
+/// clock is needed. Complexity: every call O(1). Never throws.
+struct LeastRecentlyUsed {
+    struct NodeData {
+        NodeId older = no_node;
+        NodeId newer = no_node;
+    };
+
+    /// A node lost its last pin, or an upper part of it did.
+    template <class Nodes>
+    void unpinned(Nodes& nodes, NodeId node) noexcept {
+        insert_behind(nodes, newest_, node);
+    }
+    /// A node got its first pin.
+    template <class Nodes>
+    void pinned(Nodes& nodes, NodeId node) noexcept {
+        unlink(nodes, node);
+    }
+    /// An unpinned node was cut in two; `upper` is new and carries a copy of the data of `lower`.
+    template <class Nodes>
+    void split(Nodes& nodes, NodeId upper, NodeId lower) noexcept {
+        insert_behind(nodes, lower, upper);
+    }
+    /// An unpinned node is about to be removed.
+    template <class Nodes>
+    void removed(Nodes& nodes, NodeId node) noexcept {
+        unlink(nodes, node);
+    }
+    /// The leaf to evict from next; no_node if nothing is unpinned.
+    template <class Nodes>
+    [[nodiscard]] NodeId victim(Nodes&) const noexcept {
+        return oldest_;
+    }
+
+  private:
+    template <class Nodes>
+    void insert_behind(Nodes& nodes, NodeId before, NodeId node) noexcept {
+        const NodeId after = before == no_node ? oldest_ : nodes.order(before).newer;
+        nodes.order(node) = {before, after};
+        (before == no_node ? oldest_ : nodes.order(before).newer) = node;
+        (after == no_node ? newest_ : nodes.order(after).older) = node;
+    }
+    template <class Nodes>
+    void unlink(Nodes& nodes, NodeId node) noexcept {
+        // Read one by one: the neighbour unlinked just before wrote half of this node's links, and a
+        // load of both halves at once would have to wait until that store has left the core.
+        const NodeId older = nodes.order(node).older;
+        const NodeId newer = nodes.order(node).newer;
+        (older == no_node ? oldest_ : nodes.order(older).newer) = newer;
+        (newer == no_node ? newest_ : nodes.order(newer).older) = older;
+    }
+
+    NodeId oldest_ = no_node;
+    NodeId newest_ = no_node;
+};
+
+}  // namespace kvstem

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT
+// RadixCache: reference-counted page groups in a radix tree, handed out as leases.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "audit.hpp"
+#include "config.hpp"
+#include "detail/namespace_table.hpp"
+#include "detail/on_failure.hpp"
+#include "detail/page_bits.hpp"
+#include "errors.hpp"
+#include "lease.hpp"
+#include "namespace.hpp"
+#include "page_pool.hpp"
+#include "policy/lru.hpp"
+#include "radix_tree.hpp"
+#include "token.hpp"
+
+namespace kvstem::inline KVSTEM_ABI {
+
+struct RadixCacheOptions {
+    std::size_t page_tokens = 16;  ///< P: positions per page, the unit of sharing; at least 1
+};
+
+/// What `peek` says of a prompt.
+struct RadixMatch {
+    std::size_t cached_tokens = 0;     ///< leading positions that are in the tree, in whole pages
+    std::size_t adoptable_tokens = 0;  ///< of these, what `acquire` would adopt: not the last token
+};
+
+/// What `acquire`, `fork` and their like return: a lease, or the reason why there is none.
+template <class Lease>
+struct Acquired {
+    Admission admission = Admission::exhausted;
+    Lease lease;
+
+    [[nodiscard]] explicit operator bool() const noexcept {
+        return admission == Admission::granted;
+    }
+};
+
+/// Plain counters and gauges. Counters only grow, also across `clear`.
+struct RadixCacheStats {
+    std::uint64_t hits = 0;            ///< granted requests that adopted something
+    std::uint64_t misses = 0;          ///< granted requests that adopted nothing
+    std::uint64_t queried_tokens = 0;  ///< prompts of granted requests = hit_tokens + missed_tokens
+    std::uint64_t hit_tokens = 0;      ///< positions adopted
+    std::uint64_t missed_tokens = 0;   ///< positions left to compute
+    std::uint64_t partial_tokens = 0;  ///< of hit_tokens, those copied from a partially equal page
+    std::uint64_t exhausted = 0;       ///< requests for pages that were refused for now
+    std::uint64_t never_fits = 0;      ///< … that were refused for good
+    std::uint64_t published_pages = 0;  ///< pages that entered the tree
+    std::uint64_t duplicate_pages = 0;  ///< pages that were published, but stood there already
+    std::uint64_t evicted_pages = 0;
+    std::uint64_t dropped_pages = 0;  ///< left the tree by `clear` or `drop`
+    std::size_t capacity_pages = 0;   ///< now: what the page source has
+    std::size_t free_pages = 0;       ///< now: held by nobody
+    std::size_t cached_pages = 0;     ///< now: in the tree = pinned_pages + evictable_pages
+    std::size_t pinned_pages = 0;     ///< now: in the tree and read by a lease
+    std::size_t evictable_pages = 0;  ///< now: in the tree and read by nobody
+    std::size_t leases = 0;           ///< now
+    std::size_t namespaces = 0;       ///< now: beside the default one
+    std::size_t nodes = 0;            ///< now: of the tree
+    std::size_t index_bytes = 0;  ///< now: tree and bookkeeping; not the pages, not the source's
+};
+
+/// No copy hook: partial pages are not matched.
+struct NoCopy {};
+
+/// Keeps page groups that requests have computed, so that later requests with the same beginning adopt
+/// them instead of computing them again. Many leases share one copy of a prefix.
+///
+/// Choose it when the engine's attention reads KV through a block table. Choose PrefixCache when an
+/// engine has one contiguous KV per sequence. RadixCache never touches KV: it deals in page ids.
+///
+/// The states of a page group, with the owners that are counted (G1):
+///
+/// | state                | tree | leases | becomes                                                    |
+/// | -------------------- | ---- | ------ | ---------------------------------------------------------- |
+/// | free                 | 0    | 0      | private by `acquire`, `grow_to`, `cut_back`, `fork`        |
+/// | private to leases    | 0    | ≥ 1    | pinned by `publish`; free as its last lease lets go        |
+/// | in the tree, pinned  | 1    | ≥ 1    | evictable as its last lease lets go; private by `clear`    |
+/// | in the tree, evictable | 1  | 0      | pinned by `acquire`; free by eviction, `drop`, `clear`     |
+///
+/// A pin is on nodes, not on pages: a node counts the leases that end with it and its pinned children,
+/// so pinning a path touches each of its nodes once and none of its pages.
+///
+/// Template parameters: `Pages` where pages come from (page_source; PagePool or the engine's own
+/// allocator, held by value: give it a small handle if the engine keeps the allocator). `Policy` the
+/// order of eviction. `T` the token type.
+///
+/// Complexity: with n tokens compared and d nodes passed, `peek` and `acquire` are O(n + d) plus the
+/// block table; `publish` O(new tokens); releasing a lease O(own pages + d); evicting a page O(1)
+/// amortised, whatever the number of leaves.
+/// Exceptions: std::bad_alloc and what a copy hook or the page source throws pass through; then
+/// nothing has changed, except that a copy hook that throws may find pages evicted to make room for
+/// its copy. InvalidArgument as stated at each call. Releasing, evicting, dropping never throw.
+/// Threads: none of its calls, nor those of its leases, may run beside a modifying one. For a form that
+/// may be shared see shared_radix_cache.hpp.
+/// Lifetime: leases that outlive the cache become empty.
+///
+///     kvstem::RadixCache<> cache({.page_tokens = 16}, kvstem::PagePool(4096));
+///     auto [admission, lease] = cache.acquire(prompt);
+///     if (admission != kvstem::Admission::granted) return later(prompt);
+///     engine.prefill(prompt, lease.adopted(), lease.block_table());  // computes rows adopted() …
+///     lease.wrote(prompt.subspan(lease.adopted()));
+///     lease.publish();                                               // and dies: all is given back
+template <page_source Pages = PagePool, class Policy = LeastRecentlyUsed, token_type T = Token>
+class RadixCache {
+  public:
+    using Lease = kvstem::Lease<RadixCache, T>;
+    using Tokens = std::span<const T>;
+    using TokenType = T;
+
+    /// Throws InvalidArgument for a page size of 0.
+    explicit RadixCache(RadixCacheOptions options, Pages pages, Policy policy = {});
+    RadixCache(const RadixCache&) = delete;
+    RadixCache& operator=(const RadixCache&) = delete;
+    ~RadixCache();
+
+    [[nodiscard]] std::size_t page_tokens() const noexcept { return tree_.page_tokens(); }
+    [[nodiscard]] const Pages& pages() const noexcept { return pages_; }
+    [[nodiscard]] const Policy& policy() const noexcept { return policy_; }
+
+    /// How much of a prompt is cached, without any effect (M2).
+    [[nodiscard]] RadixMatch peek(Tokens prompt, const Namespace& name = {}) const noexcept;
+
+    /// Starts a request: adopts the longest cached prefix in whole pages, but always leaves at least one
+    /// token to run (M4), pins it, and takes pages for the rest of the prompt, evicting if it must. A
+    /// refusal has evicted and changed nothing (E5), and counts as no query.
+    ///
+    /// With a copy hook (M8; see Lease for its form) the first rows of the next page are adopted too,
+    /// where they agree with a cached page: they are copied into the lease's own page.
+    [[nodiscard]] Acquired<Lease> acquire(Tokens prompt, const Namespace& name = {}) {
+        return acquire(prompt, name, NoCopy{});
+    }
+    template <class Copy>
+    [[nodiscard]] Acquired<Lease> acquire(Tokens prompt, const Namespace& name, Copy&& copy);
+
+    /// Evicts up to `pages` pages, in the policy's order, leaves first and from the tail of a leaf.
+    /// Returns how many left the tree; fewer only when everything else is pinned.
+    std::size_t evict(std::size_t pages) noexcept;
+
+    /// Empties the tree, in every namespace. Pages that leases read stay theirs until they are
+    /// released; what these leases publish later goes nowhere (L5). The counters stay.
+    void clear() noexcept;
+
+    /// The same for one namespace. Returns how many pages left the tree.
+    std::size_t drop(const Namespace& name) noexcept;
+
+    /// The number of owners of a page: the tree, and every lease whose block table names it.
+    /// O(pages of all leases): for tests and debugging. Throws InvalidArgument for an id that the page
+    /// source does not have.
+    [[nodiscard]] std::uint32_t refs(PageId page) const;
+
+    [[nodiscard]] std::size_t free_pages() const noexcept { return pages_.free_pages(); }
+    [[nodiscard]] std::size_t cached_pages() const noexcept {
+        return static_cast<std::size_t>(tree_.page_count()) - detached_pages_;
+    }
+    [[nodiscard]] std::size_t pinned_pages() const noexcept { return pinned_pages_; }
+    [[nodiscard]] std::size_t evictable_pages() const noexcept {
+        return cached_pages() - pinned_pages_;
+    }
+    [[nodiscard]] RadixCacheStats stats() const noexcept;
+
+    /// Checks every invariant from raw state. O(everything).
+    [[nodiscard]] AuditReport audit() const;
+
+    /// Calls `visit(namespace, tree, root)` for every tree that `peek` can reach, the default
+    /// namespace's first. For pictures and exports; the tree is read-only.
+    template <class Visit>
+    void visit_trees(Visit&& visit) const;
+    /// Whether a lease reads a node of one of these trees.
+    [[nodiscard]] bool is_pinned(NodeId node) const noexcept { return tree_.data(node).pins != 0; }
+
+  private:
+    friend Lease;
+    using State = detail::LeaseState<RadixCache, T>;
+
+    struct NodeData {
+        std::uint32_t pins = 0;  // leases that end here + pinned children; for a root, its record
+        [[no_unique_address]] typename Policy::NodeData order{};
+    };
+    using Tree = RadixTree<T, PageId, NodeData>;
+
+    /// The tree as a policy sees it.
+    struct Nodes {
+        Tree& tree;
+        [[nodiscard]] auto& order(NodeId node) noexcept { return tree.data(node).order; }
+        [[nodiscard]] bool is_leaf(NodeId node) const noexcept {
+            return tree.child_count(node) == 0;
+        }
+        [[nodiscard]] bool is_pinned(NodeId node) const noexcept {
+            return tree.data(node).pins != 0;
+        }
+        [[nodiscard]] bool is_root(NodeId node) const noexcept { return tree.is_root(node); }
+        [[nodiscard]] NodeId parent(NodeId node) const noexcept { return tree.parent(node); }
+        [[nodiscard]] std::uint32_t pages(NodeId node) const noexcept { return tree.pages(node); }
+    };
+
+    /// The record of a tree: one for each namespace, and one for each cleared tree that leases still
+    /// read from.
+    struct Root {
+        NodeId node = no_node;    // no_node: the record is free
+        std::uint32_t entry = 0;  // number in the namespace table; 0 for the default namespace
+        std::uint32_t leases = 0;
+        bool detached = false;  // cleared: not found by anyone, and gone with its last lease
+    };
+
+    /// What an acquire will do, worked out before anything is changed.
+    struct Plan {
+        std::uint32_t root = detail::no_root;
+        TreeMatch match;
+        std::size_t table_pages = 0;
+        std::size_t fresh_pages = 0;  // of them, those to take from the page source
+    };
+
+    // Trees of namespaces.
+    [[nodiscard]] std::uint32_t root_of(const Namespace& name) const noexcept;
+    [[nodiscard]] std::uint32_t root_for(const Namespace& name);
+    void drop_root_if_unused(std::uint32_t root) noexcept;
+    std::size_t detach(std::uint32_t root) noexcept;
+    std::size_t remove_unpinned_below(NodeId root) noexcept;
+    void detach_pinned_below(NodeId root) noexcept;
+
+    // Nodes.
+    NodeId cut(NodeId node, std::uint32_t keep);
+    void uncut(NodeId upper, NodeId lower) noexcept;
+    void pin(NodeId node) noexcept;
+    void unpin(NodeId node, bool detached) noexcept;
+    void remove_node(NodeId node) noexcept;
+    std::size_t evict_from(NodeId leaf, std::size_t most) noexcept;
+    void copy_path(NodeId node, NodeId top, std::span<PageId> out) const noexcept;
+
+    // Pages.
+    void enter_tree(std::span<const PageId> pages, bool may_be_shared) noexcept;
+    void leave_tree(std::span<const PageId> pages) noexcept;
+    void release_private(std::span<const PageId> pages, bool may_be_shared) noexcept;
+    struct Evictable {
+        std::size_t pages = 0;
+        std::size_t freeable = 0;  // of them, those that nobody but the tree holds
+    };
+    [[nodiscard]] bool can_free(std::size_t wanted, Evictable kept) const noexcept;
+    [[nodiscard]] std::size_t freeable_pages() const noexcept;
+    [[nodiscard]] std::size_t freeable_among(std::span<const PageId> pages) const noexcept;
+    [[nodiscard]] Admission take_pages(std::span<PageId> out);
+    void make_room(std::size_t wanted) noexcept;
+    [[nodiscard]] std::size_t pages_for(std::size_t positions) const noexcept {
+        return positions / page_tokens() + (positions % page_tokens() != 0 ? 1 : 0);
+    }
+    Admission refuse(Admission reason) noexcept;
+
+    // Leases.
+    [[nodiscard]] Plan plan(Tokens prompt, const Namespace& name) const noexcept;
+    [[nodiscard]] Evictable evictable_on_path(const TreeMatch& match) const noexcept;
+    [[nodiscard]] State& take_state();
+    void give_state(State& state) noexcept;
+    void attach(State& state, NodeId node) noexcept;
+    template <class Copy>
+    void adopt_partial_page(State& state, Tokens prompt, Copy&& copy);
+    void wrote(State& state, Tokens tokens);
+    [[nodiscard]] Admission grow_to(State& state, std::size_t positions);
+    std::size_t publish(State& state);
+    std::size_t switch_to_tree(State& state) noexcept;
+    template <class Copy>
+    [[nodiscard]] Acquired<Lease> fork(State& state, Copy&& copy);
+    template <class Copy>
+    [[nodiscard]] Admission cut_back(State& state, std::size_t position, Copy&& copy);
+    void note_duplicates(State& state, NodeId end, std::size_t known) noexcept;
+    [[nodiscard]] bool needs_copy(const State& state, std::size_t page) const noexcept;
+    void give_up_pages(State& state, std::size_t keep) noexcept;
+    void release(State& state) noexcept;
+
+    // Auditing.
+    void audit_pins(AuditReport& report) const;
+    void audit_pages(AuditReport& report) const;
+    void audit_leases(AuditReport& report) const;
+
+    Pages pages_;
+    Policy policy_;
+    Tree tree_;
+    detail::NamespaceTable namespaces_;
+    std::vector<Root> roots_;
+    std::uint32_t default_root_ = detail::no_root;
+    detail::PageBits in_tree_;  // pages that a lookup can find
+    std::vector<State*> leases_;
+    std::vector<State*> spare_states_;  // states of dead leases, whose buffers are used again
+    std::size_t pinned_pages_ = 0;      // in the tree, on pinned nodes
+    std::size_t detached_pages_ = 0;    // on nodes of detached trees
+    // Pages in the tree that some lease also holds privately (a fork of the one that published them):
+    // evicting such a page does not free it.
+    std::size_t overlapping_pages_ = 0;
+    RadixCacheStats counters_;  // its gauges are filled in by `stats`
+};
+
+}  // namespace kvstem
+
+#include "detail/radix_cache_leases.hpp"
+#include "detail/radix_cache_tree.hpp"

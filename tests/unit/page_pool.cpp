@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: MIT
+// PagePool, and the counters and bit sets it and RadixCache are made of.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "catch.hpp"
+#include "kvstem/page_pool.hpp"
+#include "support/fail_allocation.hpp"
+#include "support/test_scale.hpp"
+#include "support/token_rows.hpp"
+
+using kvstem::InvalidArgument;
+using kvstem::detail::CountTable;
+using kvstem::detail::PageBits;
+using namespace kvstem_test;
+
+namespace {
+
+Ids take(PagePool& pool, std::size_t n) {
+    Ids pages(n);
+    REQUIRE(pool.acquire(std::span(pages)));
+    return pages;
+}
+
+std::vector<std::uint32_t> owners(const PagePool& pool) {
+    std::vector<std::uint32_t> refs;
+    for (std::uint32_t i = 0; i < pool.capacity_pages(); ++i) refs.push_back(pool.refs(PageId{i}));
+    return refs;
+}
+
+}  // namespace
+
+TEST_CASE("a page of the pool is free or held by a counted number of owners", "[G1]") {
+    PagePool pool(3);
+    const PageId page = pool.acquire().value();
+    CHECK(pool.refs(page) == 1);
+    pool.retain(page);
+    pool.retain(page);
+    CHECK(pool.refs(page) == 3);
+    CHECK_FALSE(pool.release(page));
+    CHECK_FALSE(pool.release(page));
+    CHECK(pool.refs(page) == 1);
+    CHECK(pool.free_pages() == 2);
+    CHECK(pool.release(page));
+    CHECK(pool.refs(page) == 0);
+    CHECK(pool.free_pages() == 3);
+}
+
+TEST_CASE("taking several pages is all or nothing", "[G2]") {
+    PagePool pool(5);
+    Ids two = take(pool, 2);
+    Ids four(4, kvstem::no_page);
+    CHECK_FALSE(pool.acquire(std::span(four)));
+    CHECK(four == Ids(4, kvstem::no_page));
+    CHECK(pool.free_pages() == 3);
+    CHECK(take(pool, 3).size() == 3);
+    CHECK_FALSE(pool.acquire().has_value());
+    CHECK(pool.acquire(std::span<PageId>()));
+}
+
+TEST_CASE("free pages are handed out lowest id first", "[G2]") {
+    const std::size_t capacity = 64 * 64 + 130;
+    PagePool pool(capacity);
+    Ids all = take(pool, capacity);
+    for (std::uint32_t i = 0; i < capacity; ++i) REQUIRE(all[i] == PageId{i});
+    pool.release(ids({4097, 70, 3, 4096}));
+    CHECK(take(pool, 4) == ids({3, 70, 4096, 4097}));
+}
+
+TEST_CASE("giving back a page that nobody holds is an error that changes nothing", "[G2]") {
+    PagePool pool(4);
+    const PageId held = pool.acquire().value();
+    CHECK_THROWS_AS(pool.release(PageId{1}), InvalidArgument);
+    CHECK_THROWS_AS(pool.release(PageId{4}), InvalidArgument);
+    CHECK_THROWS_AS(pool.retain(PageId{1}), InvalidArgument);
+    CHECK_THROWS_AS(pool.retain(kvstem::no_page), InvalidArgument);
+    CHECK_THROWS_AS(pool.refs(PageId{4}), InvalidArgument);
+    CHECK(pool.release(held));
+    CHECK_THROWS_AS(pool.release(held), InvalidArgument);
+    CHECK(pool.free_pages() == 4);
+    CHECK_THROWS_WITH(pool.release(PageId{9}), ContainsSubstring("page 9"));
+}
+
+TEST_CASE("giving back a span with one page too much gives back none of it", "[G2]") {
+    PagePool pool(200);
+    take(pool, 140);
+    pool.release(ids({7}));
+    SECTION("each page with one owner") {}
+    SECTION("some with more") {
+        for (std::uint32_t i = 60; i < 70; ++i) pool.retain(PageId{i});
+        pool.retain(PageId{60});
+    }
+    const auto before = owners(pool);
+    const std::size_t free = pool.free_pages();
+    Ids span;
+    for (std::uint32_t i = 10; i < 130; ++i) span.push_back(PageId{i});
+    for (const Ids& wrong : {ids({7}), ids({140}), ids({200}), ids({10}), ids({0xFFFF'FFFF})}) {
+        Ids pages = span;
+        pages.insert(pages.end(), wrong.begin(), wrong.end());
+        CHECK_THROWS_AS(pool.release(std::span<const PageId>(pages)), InvalidArgument);
+        CHECK(owners(pool) == before);
+        pages = wrong;
+        pages.insert(pages.end(), span.begin(), span.end());
+        if (wrong != ids({10})) pages.push_back(PageId{10});
+        CHECK_THROWS_AS(pool.release(std::span<const PageId>(pages)), InvalidArgument);
+        CHECK(owners(pool) == before);
+        CHECK(pool.free_pages() == free);
+    }
+    pool.release(std::span<const PageId>(span));
+    CHECK(pool.free_pages() >= free + 110);
+}
+
+TEST_CASE("undoing a release of too much needs no memory", "[G2][R1]") {
+    // Eight counters fill a table of sixteen places to the limit at which it grows.
+    PagePool pool(16);
+    take(pool, 12);
+    for (std::uint32_t i = 0; i < 8; ++i) {
+        pool.retain(PageId{i});
+        pool.retain(PageId{i});
+    }
+    const auto before = owners(pool);
+    Ids pages = ids({0, 1, 2, 3, 4, 5, 6, 7, 15});
+    {
+        const FailingAllocation failing(1);
+        CHECK_THROWS_AS(pool.release(std::span<const PageId>(pages)), InvalidArgument);
+        CHECK_FALSE(failing.fired());
+    }
+    CHECK(owners(pool) == before);
+}
+
+TEST_CASE("retaining without memory changes nothing", "[R1]") {
+    PagePool pool(4);
+    const PageId page = pool.acquire().value();
+    {
+        const FailingAllocation failing(1);
+        CHECK_THROWS_AS(pool.retain(page), std::bad_alloc);
+        CHECK(failing.fired());
+    }
+    CHECK(pool.refs(page) == 1);
+    CHECK(pool.release(page));
+}
+
+TEST_CASE("a pool of no pages grants nothing but nothing", "[G2]") {
+    PagePool pool(0);
+    CHECK_FALSE(pool.acquire().has_value());
+    CHECK(pool.acquire(std::span<PageId>()));
+    CHECK(pool.free_pages() == 0);
+}
+
+TEST_CASE("a pool of more than 2^32 - 1 pages is refused", "[R3]") {
+    CHECK_THROWS_AS(PagePool(0x1'0000'0000ull), InvalidArgument);
+}
+
+TEST_CASE("free and held pages add up to the capacity after any operation", "[G1][G2][G3]") {
+    const unsigned seed = GENERATE(range(1u, 13u));
+    std::mt19937 random(seed);
+    const auto below = [&](std::size_t n) { return static_cast<std::uint32_t>(random() % n); };
+    const std::size_t capacity = 1 + below(300);
+    PagePool pool(capacity);
+    std::vector<std::uint32_t> refs(capacity);
+    for (int step = 0; step < 2000; ++step) {
+        const auto free = static_cast<std::size_t>(std::count(refs.begin(), refs.end(), 0u));
+        switch (below(3)) {
+            case 0: {
+                Ids pages(below(capacity / 4 + 2));
+                REQUIRE(pool.acquire(std::span(pages)) == (pages.size() <= free));
+                if (pages.size() > free) break;
+                for (const PageId page : pages) REQUIRE(++refs[index_of(page)] == 1);
+                break;
+            }
+            case 1: {
+                const PageId page{below(capacity)};
+                if (refs[index_of(page)] == 0) break;
+                pool.retain(page);
+                ++refs[index_of(page)];
+                break;
+            }
+            default: {
+                Ids pages;
+                const std::uint32_t first = below(capacity);
+                auto after = refs;
+                bool valid = true;
+                for (std::uint32_t n = below(100); n > 0; --n) {
+                    std::uint32_t id = below(4) == 0 ? below(capacity) : first + n;
+                    if (id >= capacity) id = first;
+                    if (after[id] == 0 && below(40) != 0) continue;
+                    valid = valid && after[id] != 0;
+                    pages.push_back(PageId{id});
+                    after[id] -= after[id] != 0 ? 1 : 0;
+                }
+                if (valid) {
+                    pool.release(std::span<const PageId>(pages));
+                    refs = after;
+                } else {
+                    REQUIRE_THROWS_AS(pool.release(std::span<const PageId>(pages)),
+                                      InvalidArgument);
+                }
+            }
+        }
+        REQUIRE(owners(pool) == refs);
+        REQUIRE(pool.free_pages() ==
+                static_cast<std::size_t>(std::count(refs.begin(), refs.end(), 0u)));
+    }
+}
+
+TEST_CASE("a page with one owner costs a bit and one with several a counter", "[G1]") {
+    PagePool pool(1'000'000);
+    const std::size_t bytes = pool.bytes();
+    CHECK(bytes <= 1'000'000 / 8 + 4096);
+    Ids pages = take(pool, 1'000'000);
+    CHECK(pool.bytes() == bytes);
+    pool.retain(pages[17]);
+    CHECK(pool.bytes() <= bytes + 256);
+}
+
+TEST_CASE("the counters count like a map", "[G1]") {
+    const unsigned seed = GENERATE(range(1u, 13u));
+    std::mt19937 random(seed);
+    const auto ids = static_cast<std::uint32_t>(1 + random() % 200);
+    const std::uint32_t stride = 1u << random() % 20;  // ids whose low bits agree
+    CountTable table;
+    std::map<std::uint32_t, std::uint32_t> model;
+    for (int step = 0; step < 4000; ++step) {
+        const std::uint32_t id = static_cast<std::uint32_t>(random()) % ids * stride;
+        if (random() % 2 == 0) {
+            table.add(id);
+            ++model[id];
+        } else {
+            REQUIRE(table.subtract(id) == (model[id] != 0));
+            model[id] -= model[id] != 0 ? 1 : 0;
+        }
+        REQUIRE(table.count(id) == model[id]);
+    }
+    bool empty = true;
+    for (const auto& [id, count] : model) {
+        REQUIRE(table.count(id) == count);
+        empty = empty && count == 0;
+    }
+    CHECK(table.empty() == empty);
+}
+
+TEST_CASE("counting again what was just taken off needs no memory", "[R1]") {
+    CountTable table;
+    for (std::uint32_t id = 0; id < 100; ++id) {
+        table.add(id);
+        table.add(id);
+        const FailingAllocation failing(1);
+        for (std::uint32_t known = 0; known <= id; ++known) {
+            REQUIRE(table.subtract(known));
+            table.add(known);
+        }
+        REQUIRE_FALSE(failing.fired());
+    }
+}
+
+TEST_CASE("a failed count leaves the counters as they were", "[R1]") {
+    CountTable table;
+    std::size_t faults = 0;
+    for (std::uint32_t id = 0; id < 100; ++id) {
+        {
+            const FailingAllocation failing(1);
+            try {
+                table.add(id);
+            } catch (const std::bad_alloc&) {
+                ++faults;
+                REQUIRE(table.count(id) == 0);
+            }
+        }
+        if (table.count(id) == 0) table.add(id);
+        for (std::uint32_t known = 0; known <= id; ++known) REQUIRE(table.count(known) == 1);
+    }
+    CHECK(faults >= 4);
+}
+
+TEST_CASE("pages of a span are visited as words of neighbours, each page once", "[G1]") {
+    const auto words_of = [](const Ids& pages) {
+        std::vector<std::pair<std::uint32_t, std::uint64_t>> words;
+        kvstem::detail::for_each_word(pages, [&](std::uint32_t word, std::uint64_t bits) {
+            words.emplace_back(word, bits);
+        });
+        return words;
+    };
+    Ids run;
+    for (std::uint32_t i = 62; i < 194; ++i) run.push_back(PageId{i});
+    CHECK(words_of(run) == std::vector<std::pair<std::uint32_t, std::uint64_t>>{
+                               {0, 3ull << 62}, {1, ~0ull}, {2, ~0ull}, {3, 3}});
+    CHECK(words_of(ids({5, 5, 4, 6})) == std::vector<std::pair<std::uint32_t, std::uint64_t>>{
+                                             {0, 32}, {0, 32}, {0, 16}, {0, 64}});
+    CHECK(words_of(ids({0xFFFF'FFFE, 0xFFFF'FFFF, 0})) ==
+          std::vector<std::pair<std::uint32_t, std::uint64_t>>{{0x3FF'FFFF, 3ull << 62}, {0, 1}});
+    CHECK(words_of({}).empty());
+}
+
+TEST_CASE("a set of pages holds what was put in and not taken out", "[G1]") {
+    std::mt19937 random(GENERATE(1u, 2u, 3u));
+    PageBits bits(300);
+    std::set<PageId> model;
+    for (int step = 0; step < 500; ++step) {
+        Ids pages;
+        const auto first = static_cast<std::uint32_t>(random() % 300);
+        for (std::uint32_t i = first; i < 300 && i < first + random() % 150; ++i) {
+            pages.push_back(PageId{i});
+        }
+        const bool any = std::any_of(pages.begin(), pages.end(),
+                                     [&](PageId page) { return model.count(page) != 0; });
+        REQUIRE(bits.contains_any(pages) == any);
+        if (random() % 2 == 0) {
+            bits.insert(pages);
+            model.insert(pages.begin(), pages.end());
+        } else {
+            bits.erase(pages);
+            for (const PageId page : pages) model.erase(page);
+        }
+        REQUIRE(bits.count() == model.size());
+        for (std::uint32_t i = 0; i < 300; ++i) {
+            REQUIRE(bits.contains(PageId{i}) == (model.count(PageId{i}) != 0));
+        }
+    }
+}
