@@ -39,14 +39,14 @@ struct kv_traits {
             { kv.length() } noexcept -> std::convertible_to<std::size_t>;
         }
     {
-        return kv.length();
+        return static_cast<std::size_t>(kv.length());
     }
     static std::size_t bytes(const KvCache& kv) noexcept
         requires requires {
             { kv.bytes() } noexcept -> std::convertible_to<std::size_t>;
         }
     {
-        return kv.bytes();
+        return static_cast<std::size_t>(kv.bytes());
     }
     static KvCache prefix(const KvCache& kv, std::size_t n)
         requires requires {
@@ -65,7 +65,7 @@ struct kv_traits {
             { kv.longest_cut(n) } noexcept -> std::convertible_to<std::size_t>;
         }
     {
-        return kv.longest_cut(n);
+        return static_cast<std::size_t>(kv.longest_cut(n));
     }
 };
 

@@ -13,6 +13,7 @@
 #include "detail/page_table.hpp"
 #include "errors.hpp"
 #include "radix_tree.hpp"
+#include "sliding_window.hpp"
 #include "token.hpp"
 
 namespace kvstem::inline KVSTEM_ABI {
@@ -27,6 +28,7 @@ enum class Admission {
 namespace detail {
 
 inline constexpr std::uint32_t no_root = 0xFFFF'FFFFu;
+inline constexpr std::size_t no_anchor = ~std::size_t{0};
 
 /// What a cache keeps for a lease. It does not move while the lease lives, so that the handle can be
 /// moved freely and its getters need nothing but this.
@@ -45,11 +47,20 @@ struct LeaseState {
     std::vector<std::uint32_t> duplicates;
     std::vector<T> tail;        // the tokens of positions [shared_pages × P, written)
     bool shares_pages = false;  // some private page may be held by a fork as well
+    [[no_unique_address]] typename Cache::RequestData policy_data{};  // the policy's own
 
+    // Of a request whose window slides (window_tokens is 0 for all others):
+    SlidingWindow window{};
+    std::size_t kept_from = 0;   // rows of earlier positions may be gone
+    std::size_t slid_pages = 0;  // own pages before this index have been given to later positions
+    std::size_t anchor = no_anchor;
+    std::size_t anchor_pages = 0;  // pages taken beyond those of the admission, for the anchor
+
+    [[nodiscard]] bool slides() const noexcept { return window.window_tokens != 0; }
     /// Whether the page at index i of the table is the lease's own hold, not the tree's.
     [[nodiscard]] bool holds_privately(std::size_t i) const noexcept {
-        return i >= shared_pages ||
-               std::find(duplicates.begin(), duplicates.end(), i) != duplicates.end();
+        if (i >= shared_pages) return table[i] != no_page;
+        return std::find(duplicates.begin(), duplicates.end(), i) != duplicates.end();
     }
     /// As new, but for the memory of its buffers.
     void reset() noexcept {
@@ -61,6 +72,10 @@ struct LeaseState {
         duplicates.clear();
         tail.clear();
         shares_pages = false;
+        policy_data = {};
+        window = {};
+        kept_from = slid_pages = anchor_pages = 0;
+        anchor = no_anchor;
     }
 };
 
@@ -79,8 +94,8 @@ struct LeaseState {
 /// (`grow_to`, compute, `wrote`) … → `publish` → drop. Rows may only be written at positions from
 /// `written()` on: everything before may be shared with other requests.
 ///
-/// Invalidation: the block table's content changes with `grow_to`, `cut_back` and `switch_to_tree`
-/// only, and its address with the first two. Exceptions: StaleHandle for any use (but `empty`, moving
+/// Invalidation: the block table's content changes with `grow_to`, `cut_back`, `switch_to_tree`,
+/// `slide` and `anchor` only, and its address with all but the third. Exceptions: StaleHandle for any use (but `empty`, moving
 /// and destruction) of a lease that was released or moved from, or whose cache is gone; std::bad_alloc
 /// and what a copy hook throws pass through with nothing changed. Threads: as the cache's.
 ///
@@ -141,7 +156,8 @@ class Lease {
     std::size_t switch_to_tree() { return state().cache->switch_to_tree(state()); }
 
     /// A second lease at the same position (n > 1, beams): whole pages are shared, the partial page is
-    /// copied into a fresh one by the hook (L2). The result is empty, with the reason in `refusal`, when
+    /// copied into a fresh one by the hook (L2). Not for leases whose window slides (InvalidArgument):
+    /// a page that two of them hold could serve neither's later positions. The result is empty, with the reason in `refusal`, when
     /// there is no page for it.
     template <class Copy>
     [[nodiscard]] auto fork(Copy&& copy) {
@@ -150,10 +166,34 @@ class Lease {
 
     /// Goes back to `position` ≤ `written()`: what follows was not accepted (L3). Whole pages past it
     /// are freed. If the page that is cut inside is shared, a private copy of its first rows takes its
-    /// place, by the hook; that needs a free page, and without one nothing changes.
+    /// place, by the hook; that needs a free page, and without one nothing changes. A lease whose window
+    /// slides keeps its own pages for the positions to come, and cannot go back to where it would need
+    /// rows before `kept_from()`, nor behind `published()` (InvalidArgument).
     template <class Copy>
     [[nodiscard]] Admission cut_back(std::size_t position, Copy&& copy) {
         return state().cache->cut_back(state(), position, static_cast<Copy&&>(copy));
+    }
+
+    /// For a lease from `acquire_sliding`: the first position whose row is certain to be held. The block
+    /// table names no_page where it is not.
+    [[nodiscard]] std::size_t kept_from() const { return state().kept_from; }
+
+    /// Gives the own pages behind the window to later positions of this lease (W2): they leave the block
+    /// table where they were and join it at its end, so `capacity()` grows by what was given up, and
+    /// decoding never needs another page. Adopted and published pages stay (W3). Returns how many pages
+    /// moved; 0 while less than the window's interval could be given up. Call it after every `wrote`,
+    /// and after `publish` if the prompt is to be published: a lease that has slid no longer has its
+    /// prefix, and publishes nothing (P4).
+    /// Throws InvalidArgument for a lease that was acquired without a window; std::bad_alloc.
+    std::size_t slide() { return state().cache->slide(state()); }
+
+    /// Holds on to what a later request needs that rejoins at `position` (W4), such as the token that
+    /// opens a tool call: until the cursor is a whole window past it, the slide stops short of it. One
+    /// position at a time; a new one replaces the one before. Takes the pages it needs once, with the
+    /// refusals of `grow_to`. Throws InvalidArgument for a position whose window is not held any more,
+    /// or beyond `written()`.
+    [[nodiscard]] Admission anchor(std::size_t position) {
+        return state().cache->anchor(state(), position);
     }
 
     /// Gives everything back now instead of at the end of scope. A second call does nothing.

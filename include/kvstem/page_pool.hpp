@@ -211,6 +211,8 @@ inline void PagePool::release(std::span<const PageId> pages) {
         mark_held(index / 64, bit(index));
     }
     require_held(pages[done], "released");
+    detail::fail<InvalidArgument>("page %u is released more often than it is held",
+                                  index_of(pages[done]));
 }
 
 /// Releases pages that all are held once; false (nothing changed) if one of them is not.

@@ -2,9 +2,11 @@
 // RadixCache: reference-counted page groups in a radix tree, handed out as leases.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,7 @@
 #include "namespace.hpp"
 #include "page_pool.hpp"
 #include "policy/lru.hpp"
+#include "policy/policy.hpp"
 #include "radix_tree.hpp"
 #include "token.hpp"
 
@@ -72,6 +75,11 @@ struct RadixCacheStats {
 /// No copy hook: partial pages are not matched.
 struct NoCopy {};
 
+/// What copies the first rows of a page group, see Lease.
+template <class Copy>
+concept copy_hook = std::same_as<std::remove_cvref_t<Copy>, NoCopy> ||
+                    std::invocable<Copy&, PageId, PageId, std::size_t>;
+
 /// Keeps page groups that requests have computed, so that later requests with the same beginning adopt
 /// them instead of computing them again. Many leases share one copy of a prefix.
 ///
@@ -98,8 +106,8 @@ struct NoCopy {};
 /// block table; `publish` O(new tokens); releasing a lease O(own pages + d); evicting a page O(1)
 /// amortised, whatever the number of leaves.
 /// Exceptions: std::bad_alloc and what a copy hook or the page source throws pass through; then
-/// nothing has changed, except that a copy hook that throws may find pages evicted to make room for
-/// its copy. InvalidArgument as stated at each call. Releasing, evicting, dropping never throw.
+/// nothing has changed, except that pages may have been evicted to make room for what a copy hook or
+/// the page source then failed to fill, and the match refreshed. InvalidArgument as stated at each call. Releasing, evicting, dropping never throw.
 /// Threads: none of its calls, nor those of its leases, may run beside a modifying one. For a form that
 /// may be shared see shared_radix_cache.hpp.
 /// Lifetime: leases that outlive the cache become empty.
@@ -110,12 +118,14 @@ struct NoCopy {};
 ///     engine.prefill(prompt, lease.adopted(), lease.block_table());  // computes rows adopted() …
 ///     lease.wrote(prompt.subspan(lease.adopted()));
 ///     lease.publish();                                               // and dies: all is given back
-template <page_source Pages = PagePool, class Policy = LeastRecentlyUsed, token_type T = Token>
+template <page_source Pages = PagePool, eviction_policy Policy = LeastRecentlyUsed,
+          token_type T = Token>
 class RadixCache {
   public:
     using Lease = kvstem::Lease<RadixCache, T>;
     using Tokens = std::span<const T>;
     using TokenType = T;
+    using RequestData = request_data<Policy>;
 
     /// Throws InvalidArgument for a page size of 0.
     explicit RadixCache(RadixCacheOptions options, Pages pages, Policy policy = {});
@@ -136,11 +146,21 @@ class RadixCache {
     ///
     /// With a copy hook (M8; see Lease for its form) the first rows of the next page are adopted too,
     /// where they agree with a cached page: they are copied into the lease's own page.
-    [[nodiscard]] Acquired<Lease> acquire(Tokens prompt, const Namespace& name = {}) {
-        return acquire(prompt, name, NoCopy{});
+    /// The hints are the policy's to read.
+    [[nodiscard]] Acquired<Lease> acquire(Tokens prompt, const Namespace& name = {},
+                                          const RequestHints& hints = {}) {
+        return acquire(prompt, name, NoCopy{}, hints);
     }
-    template <class Copy>
-    [[nodiscard]] Acquired<Lease> acquire(Tokens prompt, const Namespace& name, Copy&& copy);
+    template <copy_hook Copy>
+    [[nodiscard]] Acquired<Lease> acquire(Tokens prompt, const Namespace& name, Copy&& copy,
+                                          const RequestHints& hints = {});
+
+    /// The same for a request whose layers all slide by one window: beside the pages of the prompt it
+    /// takes `window.bound_pages(page_tokens())` more, and holds no more than that however long its
+    /// answer (W1). See Lease::slide. Throws InvalidArgument for a window, interval or step of 0.
+    [[nodiscard]] Acquired<Lease> acquire_sliding(Tokens prompt, const SlidingWindow& window,
+                                                  const Namespace& name = {},
+                                                  const RequestHints& hints = {});
 
     /// Evicts up to `pages` pages, in the policy's order, leaves first and from the tail of a leaf.
     /// Returns how many left the tree; fewer only when everything else is pinned.
@@ -201,6 +221,10 @@ class RadixCache {
         [[nodiscard]] bool is_root(NodeId node) const noexcept { return tree.is_root(node); }
         [[nodiscard]] NodeId parent(NodeId node) const noexcept { return tree.parent(node); }
         [[nodiscard]] std::uint32_t pages(NodeId node) const noexcept { return tree.pages(node); }
+        [[nodiscard]] std::span<const PageId> page_ids(NodeId node) const noexcept {
+            return tree.values(node);
+        }
+        [[nodiscard]] Tokens tokens(NodeId node) const noexcept { return tree.tokens(node); }
     };
 
     /// The record of a tree: one for each namespace, and one for each cleared tree that leases still
@@ -235,6 +259,8 @@ class RadixCache {
     void unpin(NodeId node, bool detached) noexcept;
     void remove_node(NodeId node) noexcept;
     std::size_t evict_from(NodeId leaf, std::size_t most) noexcept;
+    void tell_request(State& state, NodeId node, std::size_t matched, Tokens prompt,
+                      const Namespace& name, const RequestHints& hints);
     void copy_path(NodeId node, NodeId top, std::span<PageId> out) const noexcept;
 
     // Pages.
@@ -256,7 +282,12 @@ class RadixCache {
     Admission refuse(Admission reason) noexcept;
 
     // Leases.
-    [[nodiscard]] Plan plan(Tokens prompt, const Namespace& name) const noexcept;
+    [[nodiscard]] Plan plan(Tokens prompt, const Namespace& name,
+                            std::size_t more_pages) const noexcept;
+    template <class Copy>
+    [[nodiscard]] Acquired<Lease> admit(Tokens prompt, const Namespace& name,
+                                        const SlidingWindow& window, Copy&& copy,
+                                        const RequestHints& hints);
     [[nodiscard]] Evictable evictable_on_path(const TreeMatch& match) const noexcept;
     [[nodiscard]] State& take_state();
     void give_state(State& state) noexcept;
@@ -271,6 +302,9 @@ class RadixCache {
     [[nodiscard]] Acquired<Lease> fork(State& state, Copy&& copy);
     template <class Copy>
     [[nodiscard]] Admission cut_back(State& state, std::size_t position, Copy&& copy);
+    std::size_t slide(State& state);
+    [[nodiscard]] Admission anchor(State& state, std::size_t position);
+    void cut_back_sliding(State& state, std::size_t position);
     void note_duplicates(State& state, NodeId end, std::size_t known) noexcept;
     [[nodiscard]] bool needs_copy(const State& state, std::size_t page) const noexcept;
     void give_up_pages(State& state, std::size_t keep) noexcept;
@@ -302,3 +336,4 @@ class RadixCache {
 
 #include "detail/radix_cache_leases.hpp"
 #include "detail/radix_cache_tree.hpp"
+#include "detail/radix_cache_windows.hpp"

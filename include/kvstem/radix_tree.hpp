@@ -169,11 +169,11 @@ class RadixTree {
     /// the siblings, and starts with a copy of the data. No token is copied.
     ///
     ///     parent ── [1 2 3 4 5 6] id 7          parent ── [1 2] id 9 ── [3 4 5 6] id 7
-    NodeId split(NodeId node, std::uint32_t keep);
+    NodeId split(NodeId id, std::uint32_t keep);
 
     /// Undoes a split: a parent with this one child, both slices of one run. The lower id stays, and
     /// the upper one is gone. False (nothing changed) if the two are not of that kind.
-    bool join_with_parent(NodeId node) noexcept;
+    bool join_with_parent(NodeId id) noexcept;
 
     /// Removes the last pages of a leaf, down to `keep` > 0 pages.
     void trim(NodeId leaf, std::uint32_t keep) noexcept {
@@ -324,6 +324,8 @@ class RadixTree {
             node.tokens = now->tokens() + (node.tokens - old_tokens);
             node.values = runs_.values(now) + (node.values - old_values);
             node.run = now;
+            children_.set_clue(node.hash, static_cast<std::uint32_t>(id),
+                               runs_.clue_of(now, node.tokens));
         }
     }
 
@@ -355,11 +357,13 @@ auto RadixTree<T, Value, NodeData>::step_down(NodeId parent,
     }
     if (above.child_count == 1) return {no_node, 0};
     std::uint32_t common = 0;
-    const std::uint32_t found =
-        children_.find(hash_under(parent, tokens.data()), [&](std::uint32_t candidate) noexcept {
+    const std::uint32_t found = children_.find(
+        hash_under(parent, tokens.data()),
+        [&](std::uint32_t candidate) noexcept {
             const Node& node = nodes_[candidate];
             return node.parent == parent && (common = common_pages(node, tokens)) != 0;
-        });
+        },
+        [&](std::uint32_t clue) noexcept { runs_.foresee(clue); });
     return {NodeId{found}, common};
 }
 
@@ -440,7 +444,7 @@ NodeId RadixTree<T, Value, NodeData>::insert(NodeId parent, std::span<const T> t
             .tokens = run->tokens(),
             .values = runs_.values(run),
             .run = run};
-    children_.insert(node.hash, static_cast<std::uint32_t>(id));
+    children_.insert(node.hash, static_cast<std::uint32_t>(id), runs_.clue_of(run, node.tokens));
     link_in_front(parent, id);
     ++at(parent).child_count;
     pages_ += count;
@@ -469,7 +473,8 @@ NodeId RadixTree<T, Value, NodeData>::split(NodeId id, std::uint32_t keep) {
     lower.hash = hash_under(upper_id, lower.tokens);
     upper.first_child_key = detail::page_key(lower.tokens, page_tokens_);
     links(id) = {};
-    children_.insert(lower.hash, static_cast<std::uint32_t>(id));
+    children_.insert(lower.hash, static_cast<std::uint32_t>(id),
+                     runs_.clue_of(lower.run, lower.tokens));
     return upper_id;
 }
 

@@ -39,7 +39,7 @@ enum class Stamp : std::uint64_t {};
 ///         static std::uint32_t of(const MyToken& token) noexcept { return token.id; }
 ///     };
 ///
-/// Requires: equal tokens have equal hashes. A hash only finds candidates; tokens are always
+/// Requires: a token is equal to itself, and equal tokens have equal hashes. A hash only finds candidates; tokens are always
 /// compared, so a poor or even constant hash costs time and never correctness.
 template <class T>
 struct token_hash {

@@ -11,6 +11,21 @@
 #include "kvstem/prefix_cache.hpp"
 #include "support/archetypes.hpp"
 
+namespace kvstem_test {
+
+struct Padded {
+    char a;
+    int b;
+    friend bool operator==(const Padded&, const Padded&) = default;
+};
+struct Dense {
+    int a;
+    int b;
+    friend bool operator==(const Dense&, const Dense&) = default;
+};
+
+}  // namespace kvstem_test
+
 namespace {
 
 using namespace kvstem_test;
@@ -122,16 +137,6 @@ static_assert(std::is_nothrow_move_constructible_v<MoveOnlyCache::Hit>);
 
 // --- Tokens.
 
-struct Padded {
-    char a;
-    int b;
-    friend bool operator==(const Padded&, const Padded&) = default;
-};
-struct Dense {
-    int a;
-    int b;
-    friend bool operator==(const Dense&, const Dense&) = default;
-};
 static_assert(kvstem::token_type<kvstem::Token> && kvstem::token_type<char>);
 static_assert(kvstem::token_type<Dense> && !kvstem::token_type<Padded>);
 static_assert(!kvstem::token_type<float>);

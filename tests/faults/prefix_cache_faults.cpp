@@ -173,6 +173,10 @@ TEST_CASE("an allocation that fails in store leaves the cache as it was", "[R1]"
     SECTION("of a branch") {
         CHECK(fail_everywhere<CountingKv>(Fuse::allocation, store(sequences()[5])) >= 2);
     }
+    SECTION("of a branch that needs memory after the node was split") {
+        const Tokens branch = joined(counted(8), counted(9000, 1000));
+        CHECK(fail_everywhere<CountingKv>(Fuse::allocation, store(branch)) >= 3);
+    }
     SECTION("of new tokens") {
         CHECK(fail_everywhere<CountingKv>(Fuse::allocation, store(sequences()[6])) >= 2);
     }
@@ -240,6 +244,7 @@ TEST_CASE("an allocation that fails in a long life of stores leaves the cache as
             }
             ++fired;
             REQUIRE(outcome.fired);
+            REQUIRE(cache.audit().ok());
             REQUIRE(cache.size() == entries);
             REQUIRE(cache.stats().namespaces == namespaces);
             REQUIRE(cache.peek(tokens, name).tokens == before.tokens);

@@ -3,6 +3,7 @@
 // audit and a comparison of everything visible after every step.
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -212,7 +213,7 @@ class Run {
 
 template <class Kv>
 void compare_with_model() {
-    const unsigned seeds = 60 * test_scale();
+    const unsigned seeds = 260 * test_scale();
     for (unsigned block = 0; block < seeds; block += 20) {
         DYNAMIC_SECTION("seeds from " << block) {
             for (unsigned seed = block; seed < block + 20; ++seed) {

@@ -98,7 +98,6 @@ TEST_CASE("an empty child table finds nothing") {
     CHECK(table.find(7, [](std::uint32_t) { return true; }) == 0);
     CHECK(table.size() == 0);
     CHECK(table.bytes() == 0);
-    table.prefetch(7);
 }
 
 TEST_CASE("the child table agrees with a multimap: hashes over the whole range") {

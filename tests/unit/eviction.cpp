@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What leaves a RadixCache, in which order, and when.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -57,31 +58,34 @@ struct CountingLru : kvstem::LeastRecentlyUsed {
     }
 };
 
-/// Evicts what was released last, leaves first: the shortest policy that differs from the default one.
-struct MostRecentlyUsed {
+/// Evicts the unpinned leaf with the greatest number, which is none of the orders that are supplied.
+struct GreatestIdFirst {
     struct NodeData {};
-    std::vector<kvstem::NodeId> order{};
+    std::array<bool, 100> unpinned_nodes{};
 
-    template <class Nodes>
-    void unpinned(Nodes&, kvstem::NodeId node) {
-        order.push_back(node);
+    [[nodiscard]] bool& at(kvstem::NodeId node) noexcept {
+        return unpinned_nodes[static_cast<std::uint32_t>(node)];
     }
     template <class Nodes>
-    void pinned(Nodes&, kvstem::NodeId node) {
-        std::erase(order, node);
+    void unpinned(Nodes&, kvstem::NodeId node) noexcept {
+        at(node) = true;
     }
     template <class Nodes>
-    void split(Nodes&, kvstem::NodeId upper, kvstem::NodeId) {
-        order.push_back(upper);
+    void pinned(Nodes&, kvstem::NodeId node) noexcept {
+        at(node) = false;
     }
     template <class Nodes>
-    void removed(Nodes&, kvstem::NodeId node) {
-        std::erase(order, node);
+    void split(Nodes&, kvstem::NodeId upper, kvstem::NodeId) noexcept {
+        at(upper) = true;
+    }
+    template <class Nodes>
+    void removed(Nodes&, kvstem::NodeId node) noexcept {
+        at(node) = false;
     }
     template <class Nodes>
     [[nodiscard]] kvstem::NodeId victim(Nodes& nodes) const noexcept {
-        for (auto node = order.rbegin(); node != order.rend(); ++node) {
-            if (nodes.is_leaf(*node)) return *node;
+        for (std::uint32_t i = 99; i > 0; --i) {
+            if (unpinned_nodes[i] && nodes.is_leaf(kvstem::NodeId{i})) return kvstem::NodeId{i};
         }
         return kvstem::no_node;
     }
@@ -202,7 +206,8 @@ TEST_CASE("what is cached but cannot become free is told from what can, also on 
     CHECK(first_finding(cache).empty());
 }
 
-TEST_CASE("evicting a page asks the policy as often in a large tree as in a small one", "[E3][E6]") {
+TEST_CASE("evicting a page asks the policy as often in a large tree as in a small one",
+          "[E3][E6]") {
     const auto calls_for_one_page = [](std::size_t leaves) {
         kvstem::RadixCache<PagePool, CountingLru> cache({.page_tokens = 1}, PagePool(leaves + 1));
         for (std::size_t i = 0; i < leaves; ++i) {
@@ -216,11 +221,17 @@ TEST_CASE("evicting a page asks the policy as often in a large tree as in a smal
 }
 
 TEST_CASE("a policy is a type that can be exchanged", "[E6]") {
-    kvstem::RadixCache<PagePool, MostRecentlyUsed> cache({.page_tokens = 1}, PagePool(20));
-    publish_prompt(cache, {1, 2});
+    kvstem::RadixCache<PagePool, GreatestIdFirst> cache({.page_tokens = 1}, PagePool(20));
+    publish_prompt(cache, {1});
+    publish_prompt(cache, {2});
     publish_prompt(cache, {3});
+    CHECK(adopted_by(cache, {1, 0}) == 1);
+    CHECK(evict_all(cache) == std::vector<Tokens>{{3}, {2}, {1}});
+    publish_prompt(cache, {1, 2});
     publish_prompt(cache, {1, 4});
-    CHECK(evict_all(cache) == std::vector<Tokens>{{1, 4}, {3}, {1, 2}, {1}});
+    CHECK(cache.evict(1) == 1);
+    CHECK(cache.peek(Tokens{1}).cached_tokens == 1);  // a leaf, whatever the number
+    CHECK(cache.evict(20) == 2);
     CHECK(first_finding(cache).empty());
 }
 

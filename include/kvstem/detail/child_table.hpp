@@ -12,14 +12,15 @@ namespace kvstem::inline KVSTEM_ABI::detail {
 
 /// A multimap from 32-bit fingerprints to node ids by open addressing with linear probing. It never
 /// looks at a node itself: the caller says whether a candidate is the one, so a colliding fingerprint
-/// costs a look and nothing else.
+/// costs a look and nothing else. Each entry carries a clue, a number of the caller's that may be out of
+/// date: it lets a lookup ask for the candidate's tokens at the same time as for the candidate.
 ///
 /// Resizing is spread over the operations that cause it. The next array is zeroed a few slots at a
 /// time while the current one still has room, then slots move over a few at a time; in between a
 /// lookup probes both. One insertion therefore costs O(1) in the worst case, not only on average
 /// (plus one allocation that touches no memory), and a shrinking tree gives its table back.
 ///
-/// Load: grows from 60 % full by half, shrinks below 15 %. Exceptions: `reserve_one` throws what
+/// Load: grows from 70 % full by half, shrinks below 15 %. Exceptions: `reserve_one` throws what
 /// operator new throws, with nothing changed; all else is noexcept.
 class ChildTable {
   public:
@@ -37,33 +38,44 @@ class ChildTable {
             current_ = allocate(smallest_capacity);
             zero_all(current_);
         }
-        if (next_.slots == nullptr && (size_ + 1) * 10 > current_.capacity * 6) {
+        if (next_.slots == nullptr && (size_ + 1) * 10 > current_.capacity * 7) {
             start_resize(allocate(current_.capacity + current_.capacity / 2));
         }
     }
 
-    /// Files `node` under `hash`. Requires: `reserve_one` since the last insertion.
-    void insert(std::uint32_t hash, std::uint32_t node) noexcept {
+    /// Files `node` under `hash`, with a clue for `find` to pass on. Requires: `reserve_one` since the
+    /// last insertion.
+    void insert(std::uint32_t hash, std::uint32_t node, std::uint32_t clue = 0) noexcept {
         // While a resize is on its way the new entry goes where it will stay, once there is a place.
-        place(moving() ? next_ : current_, hash, node);
+        place(moving() ? next_ : current_, {hash, node, clue});
         ++size_;
         advance();
     }
 
-    /// The first id filed under `hash` that `accept(id)` says yes to; 0 if there is none.
-    template <class Accept>
-    [[nodiscard]] std::uint32_t find(std::uint32_t hash, Accept&& accept) const {
+    /// The first id filed under `hash` that `accept(id)` says yes to; 0 if there is none. Before a
+    /// candidate is looked at, `foresee` gets the clue it was filed with.
+    template <class Accept, class Foresee>
+    [[nodiscard]] std::uint32_t find(std::uint32_t hash, Accept&& accept, Foresee&& foresee) const {
         if (current_.slots == nullptr) return 0;
-        if (const Slot* slot = probe(current_, hash, accept)) return slot->node;
+        if (const Slot* slot = probe(current_, hash, accept, foresee)) return slot->node;
         if (moving()) {
-            if (const Slot* slot = probe(next_, hash, accept)) return slot->node;
+            if (const Slot* slot = probe(next_, hash, accept, foresee)) return slot->node;
         }
         return 0;
+    }
+    template <class Accept>
+    [[nodiscard]] std::uint32_t find(std::uint32_t hash, Accept&& accept) const {
+        return find(hash, accept, [](std::uint32_t) noexcept {});
     }
 
     /// Puts `now` in the place of `old`, which is filed under `hash`.
     void replace(std::uint32_t hash, std::uint32_t old, std::uint32_t now) noexcept {
         locate(hash, old)->node = now;
+    }
+
+    /// Gives `node`, which is filed under `hash`, another clue.
+    void set_clue(std::uint32_t hash, std::uint32_t node, std::uint32_t clue) noexcept {
+        locate(hash, node)->clue = clue;
     }
 
     /// Removes `node`, which is filed under `hash`.
@@ -89,15 +101,11 @@ class ChildTable {
         return (current_.capacity + next_.capacity) * sizeof(Slot);
     }
 
-    /// Asks the processor to fetch the slot where a lookup of `hash` will begin.
-    void prefetch(std::uint32_t hash) const noexcept {
-        if (current_.slots != nullptr) __builtin_prefetch(current_.slots + home(current_, hash));
-    }
-
   private:
     struct Slot {
         std::uint32_t hash;
         std::uint32_t node;  // 0: empty
+        std::uint32_t clue;
     };
     struct Array {
         Slot* slots = nullptr;
@@ -121,27 +129,31 @@ class ChildTable {
         return array.slots != nullptr && slot >= array.slots && slot < array.slots + array.capacity;
     }
 
-    template <class Accept>
-    static const Slot* probe(const Array& array, std::uint32_t hash, Accept&& accept) {
+    template <class Accept, class Foresee>
+    static const Slot* probe(const Array& array, std::uint32_t hash, Accept&& accept,
+                             Foresee&& foresee) {
         for (std::size_t i = home(array, hash); array.slots[i].node != 0; i = after(array, i)) {
             const Slot& slot = array.slots[i];
-            if (slot.hash == hash && slot.node != moved && accept(slot.node)) return &slot;
+            if (slot.hash != hash || slot.node == moved) continue;
+            foresee(slot.clue);
+            if (accept(slot.node)) return &slot;
         }
         return nullptr;
     }
 
     Slot* locate(std::uint32_t hash, std::uint32_t node) noexcept {
         const auto same = [node](std::uint32_t candidate) { return candidate == node; };
-        const Slot* slot = probe(current_, hash, same);
-        if (slot == nullptr && moving()) slot = probe(next_, hash, same);
+        const auto ignore = [](std::uint32_t) noexcept {};
+        const Slot* slot = probe(current_, hash, same, ignore);
+        if (slot == nullptr && moving()) slot = probe(next_, hash, same, ignore);
         KVSTEM_ASSERT(slot != nullptr);
         return const_cast<Slot*>(slot);
     }
 
-    static void place(Array& array, std::uint32_t hash, std::uint32_t node) noexcept {
-        std::size_t i = home(array, hash);
+    static void place(Array& array, const Slot& slot) noexcept {
+        std::size_t i = home(array, slot.hash);
         while (array.slots[i].node != 0 && array.slots[i].node != moved) i = after(array, i);
-        array.slots[i] = {hash, node};
+        array.slots[i] = slot;
     }
 
     /// Empties a slot and moves later entries of its cluster back, so that probing never has to pass
@@ -168,7 +180,7 @@ class ChildTable {
         array = {};
     }
     static void zero_all(Array& array) noexcept {
-        for (std::size_t i = 0; i < array.capacity; ++i) array.slots[i] = {0, 0};
+        for (std::size_t i = 0; i < array.capacity; ++i) array.slots[i] = {};
     }
 
     [[nodiscard]] bool moving() const noexcept {
@@ -193,14 +205,14 @@ class ChildTable {
         if (next_.slots == nullptr) return;
         if (zeroed_ < next_.capacity) {
             for (std::size_t n = 0; n < zeroed_per_step && zeroed_ < next_.capacity; ++n) {
-                next_.slots[zeroed_++] = {0, 0};
+                next_.slots[zeroed_++] = {};
             }
             return;
         }
         for (std::size_t n = 0; n < moved_per_step && moved_ < current_.capacity; ++n) {
             Slot& slot = current_.slots[moved_++];
             if (slot.node == 0 || slot.node == moved) continue;
-            place(next_, slot.hash, slot.node);
+            place(next_, slot);
             slot.node = moved;
         }
         if (moved_ < current_.capacity) return;

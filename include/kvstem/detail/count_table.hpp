@@ -53,7 +53,8 @@ class CountTable {
     };
 
     static std::size_t home(const std::vector<Slot>& slots, std::uint32_t id) noexcept {
-        return (id * 0x9E37'79B1u) & (slots.size() - 1);  // an odd factor: neighbours spread out
+        // The upper bits of the product: ids at a stride of a power of two spread as well as others.
+        return static_cast<std::size_t>(id * 0x9E37'79B1u * std::uint64_t{slots.size()} >> 32);
     }
     /// Where an id stands, or the empty slot where it would.
     static std::size_t find(const std::vector<Slot>& slots, std::uint32_t id) noexcept {

@@ -71,6 +71,12 @@ class NamespaceTable {
     }
 
     [[nodiscard]] std::size_t size() const noexcept { return table_.size(); }
+    [[nodiscard]] std::size_t bytes() const noexcept {
+        std::size_t bytes = table_.bytes() + entries_.capacity() * sizeof(Entry) +
+                            free_.capacity() * sizeof(std::uint32_t);
+        for (const Entry& entry : entries_) bytes += entry.key.capacity();
+        return bytes;
+    }
     /// All entries, free ones (root 0) included.
     [[nodiscard]] std::span<const Entry> entries() const noexcept { return entries_; }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <new>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "../config.hpp"
@@ -27,19 +28,24 @@ class NodePool {
 
   public:
     static constexpr std::uint32_t segment_slots = 1024;
+    static constexpr std::uint32_t segments_for_a_spare = 8;
 
     NodePool() = default;
     NodePool(const NodePool&) = delete;
     NodePool& operator=(const NodePool&) = delete;
     ~NodePool() {
         for (Segment* segment : segments_) delete segment;
+        delete spare_;
     }
 
     /// Takes a free id. What its records hold is left over from their last use.
     std::uint32_t take() {
         const std::uint32_t s = segment_with_room();
         Segment* segment = segments_[s];
-        if (segment == nullptr) segment = segments_[s] = new Segment(s);
+        if (segment == nullptr) {
+            segment = spare_ != nullptr && s != 0 ? std::exchange(spare_, nullptr) : new Segment(s);
+            segments_[s] = segment;
+        }
         const std::uint32_t slot = segment->first_free;
         segment->first_free = segment->next_free[slot];
         if (segment->first_free == segment_slots) room_[s / 64] &= ~(1ull << (s % 64));
@@ -48,22 +54,22 @@ class NodePool {
         return s * segment_slots + slot;
     }
 
-    /// Gives an id back. Its segment goes back to the system with its last id.
+    /// Gives an id back. Its segment goes back to the system with its last id, but for the first, and
+    /// for one that a large pool keeps for the next time.
     void give(std::uint32_t id) noexcept {
         const std::uint32_t s = id / segment_slots;
         Segment* segment = segments_[s];
         --live_;
         room_[s / 64] |= 1ull << (s % 64);
         if (s / 64 < first_room_word_) first_room_word_ = s / 64;
-        if (--segment->live == 0 && s != 0) {
-            // Segment 0 stays, so that a cache that holds one entry now and then does not allocate
-            // and free 80 KB each time.
-            delete segment;
-            segments_[s] = nullptr;
-            return;
-        }
         segment->next_free[id % segment_slots] = static_cast<std::uint16_t>(segment->first_free);
         segment->first_free = id % segment_slots;
+        if (--segment->live != 0 || s == 0) return;
+        segments_[s] = nullptr;
+        // In a large pool the spare costs little, and a cache whose size goes back and forth over a
+        // segment's edge does not allocate and free 70 KB at every step.
+        delete std::exchange(spare_, segment);
+        if (live_ < segments_for_a_spare * segment_slots) delete std::exchange(spare_, nullptr);
     }
 
     [[nodiscard]] Hot& operator[](std::uint32_t id) noexcept {
@@ -92,7 +98,7 @@ class NodePool {
     }
 
     [[nodiscard]] std::size_t bytes() const noexcept {
-        std::size_t segments = 0;
+        std::size_t segments = spare_ != nullptr ? 1 : 0;
         for (const Segment* segment : segments_) segments += segment != nullptr ? 1 : 0;
         return segments * sizeof(Segment) + segments_.capacity() * sizeof(Segment*) +
                room_.capacity() * sizeof(std::uint64_t);
@@ -140,6 +146,7 @@ class NodePool {
     }
 
     std::vector<Segment*> segments_;   // null where a segment is not in memory now
+    Segment* spare_ = nullptr;         // an empty one, kept for the next time
     std::vector<std::uint64_t> room_;  // one bit a segment: it has a free id
     std::size_t first_room_word_ = 0;  // no word of room_ before this one is non-zero
     std::size_t live_ = 0;

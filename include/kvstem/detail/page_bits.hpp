@@ -16,12 +16,14 @@ namespace kvstem::inline KVSTEM_ABI::detail {
 inline std::size_t neighbours(std::span<const PageId> pages, std::size_t most) noexcept {
     const std::size_t n = pages.size() < most ? pages.size() : most;
     const std::uint32_t first = index_of(pages[0]);
-    // Nearly always all of them are. Without an early exit that is found several at a time.
-    std::uint32_t different = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-        different |= index_of(pages[i]) ^ (first + static_cast<std::uint32_t>(i));
+    if (index_of(pages[n - 1]) == first + static_cast<std::uint32_t>(n - 1)) {
+        // Nearly always all of them are. Without an early exit that is found several at a time.
+        std::uint32_t different = 0;
+        for (std::size_t i = 0; i < n; ++i) {
+            different |= index_of(pages[i]) ^ (first + static_cast<std::uint32_t>(i));
+        }
+        if (different == 0) return n;
     }
-    if (different == 0) return n;
     std::size_t i = 1;
     while (index_of(pages[i]) == first + i) ++i;
     return i;
@@ -55,9 +57,19 @@ class PageBits {
         });
         return found != 0;
     }
-    void insert(std::span<const PageId> pages) noexcept {
-        for_each_word(
-            pages, [&](std::uint32_t word, std::uint64_t bits) noexcept { words_[word] |= bits; });
+    /// Adds pages that are new; false (nothing changed) if one is in the set already, or in the span
+    /// twice.
+    [[nodiscard]] bool insert_new(std::span<const PageId> pages) noexcept {
+        std::size_t done = 0;
+        bool all_new = true;
+        for_each_word(pages, [&](std::uint32_t word, std::uint64_t bits) noexcept {
+            all_new = all_new && (words_[word] & bits) == 0;
+            if (!all_new) return;
+            words_[word] |= bits;
+            done += static_cast<std::size_t>(std::popcount(bits));
+        });
+        if (!all_new) erase(pages.first(done));
+        return all_new;
     }
     void erase(std::span<const PageId> pages) noexcept {
         for_each_word(

@@ -42,6 +42,8 @@ class PageTable {
         return {data_ + size_, pages};
     }
     /// Requires: reserved.
+    void append(PageId page) noexcept { data_[size_++] = page; }
+    /// Requires: reserved.
     void resize(std::size_t pages) noexcept { size_ = pages; }
 
   private:

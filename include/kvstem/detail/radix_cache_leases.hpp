@@ -8,7 +8,7 @@
 
 namespace kvstem::inline KVSTEM_ABI {
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 auto RadixCache<Pages, Policy, T>::take_state() -> State& {
     // Room in both lists for every state there is, so that giving one back never allocates.
     const std::size_t states = leases_.size() + spare_states_.size() + 1;
@@ -23,7 +23,7 @@ auto RadixCache<Pages, Policy, T>::take_state() -> State& {
     return state;
 }
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::give_state(State& state) noexcept {
     leases_[state.place] = leases_.back();
     leases_[state.place]->place = state.place;
@@ -33,14 +33,14 @@ void RadixCache<Pages, Policy, T>::give_state(State& state) noexcept {
 }
 
 /// Makes a lease a reader of the tree, down to `node` (no_node: of none of its pages).
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::attach(State& state, NodeId node) noexcept {
     ++roots_[state.root].leases;
     state.node = node;
     if (node != no_node) pin(node);
 }
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 Admission RadixCache<Pages, Policy, T>::refuse(Admission reason) noexcept {
     ++(reason == Admission::never_fits ? counters_.never_fits : counters_.exhausted);
     return reason;
@@ -48,7 +48,7 @@ Admission RadixCache<Pages, Policy, T>::refuse(Admission reason) noexcept {
 
 // --- Acquiring -----------------------------------------------------------------------------------
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 RadixMatch RadixCache<Pages, Policy, T>::peek(Tokens prompt, const Namespace& name) const noexcept {
     const std::uint32_t root = root_of(name);
     if (root == detail::no_root || prompt.empty()) return {};
@@ -58,12 +58,12 @@ RadixMatch RadixCache<Pages, Policy, T>::peek(Tokens prompt, const Namespace& na
     return {cached, cached < most ? cached : most};
 }
 
-template <page_source Pages, class Policy, token_type T>
-auto RadixCache<Pages, Policy, T>::plan(Tokens prompt, const Namespace& name) const noexcept
-    -> Plan {
+template <page_source Pages, eviction_policy Policy, token_type T>
+auto RadixCache<Pages, Policy, T>::plan(Tokens prompt, const Namespace& name,
+                                        std::size_t more_pages) const noexcept -> Plan {
     Plan plan;
     plan.root = root_of(name);
-    plan.table_pages = pages_for(prompt.size());
+    plan.table_pages = pages_for(prompt.size()) + more_pages;
     if (plan.root != detail::no_root && !prompt.empty()) {
         const std::size_t most = (prompt.size() - 1) / page_tokens() * page_tokens();
         plan.match = tree_.find(roots_[plan.root].node, prompt.first(most));
@@ -73,7 +73,7 @@ auto RadixCache<Pages, Policy, T>::plan(Tokens prompt, const Namespace& name) co
 }
 
 /// The pages of a match that are evictable now and will not be once it is pinned.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 auto RadixCache<Pages, Policy, T>::evictable_on_path(const TreeMatch& match) const noexcept
     -> Evictable {
     Evictable kept;
@@ -88,11 +88,20 @@ auto RadixCache<Pages, Policy, T>::evictable_on_path(const TreeMatch& match) con
     return kept;
 }
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
+template <copy_hook Copy>
+auto RadixCache<Pages, Policy, T>::acquire(Tokens prompt, const Namespace& name, Copy&& copy,
+                                           const RequestHints& hints) -> Acquired<Lease> {
+    return admit(prompt, name, SlidingWindow{}, copy, hints);
+}
+
+template <page_source Pages, eviction_policy Policy, token_type T>
 template <class Copy>
-auto RadixCache<Pages, Policy, T>::acquire(Tokens prompt, const Namespace& name, Copy&& copy)
-    -> Acquired<Lease> {
-    const Plan plan = this->plan(prompt, name);
+auto RadixCache<Pages, Policy, T>::admit(Tokens prompt, const Namespace& name,
+                                         const SlidingWindow& window, Copy&& copy,
+                                         const RequestHints& hints) -> Acquired<Lease> {
+    const bool slides = window.window_tokens != 0;
+    const Plan plan = this->plan(prompt, name, slides ? window.bound_pages(page_tokens()) : 0);
     if (plan.table_pages > pages_.capacity_pages()) return {refuse(Admission::never_fits), Lease{}};
     const auto matched = static_cast<std::size_t>(plan.match.pages);
     const bool short_of_pages = plan.fresh_pages > pages_.free_pages();
@@ -110,12 +119,15 @@ auto RadixCache<Pages, Policy, T>::acquire(Tokens prompt, const Namespace& name,
             if (matched != 0 && plan.match.node_pages < tree_.pages(node)) {
                 node = cut(node, plan.match.node_pages);
             }
+            tell_request(state, node, matched, prompt, name, hints);
         },
         [&]() noexcept {
+            if (node != no_node && node != plan.match.node) uncut(node, plan.match.node);
             if (state.root != detail::no_root) drop_root_if_unused(state.root);
             give_state(state);
         });
     state.table.resize(matched);
+    state.window = window;
     state.shared_pages = matched;
     state.written = matched * page_tokens();
     attach(state, node);
@@ -135,8 +147,33 @@ auto RadixCache<Pages, Policy, T>::acquire(Tokens prompt, const Namespace& name,
     return {Admission::granted, std::move(lease)};
 }
 
+template <page_source Pages, eviction_policy Policy, token_type T>
+void RadixCache<Pages, Policy, T>::tell_request([[maybe_unused]] State& state,
+                                                [[maybe_unused]] NodeId node,
+                                                [[maybe_unused]] std::size_t matched,
+                                                [[maybe_unused]] Tokens prompt,
+                                                [[maybe_unused]] const Namespace& name,
+                                                [[maybe_unused]] const RequestHints& hints) {
+    const auto info = [&] {
+        const std::size_t most = prompt.empty() ? 0 : (prompt.size() - 1) / page_tokens();
+        return RequestInfo<T>{prompt.first(most * page_tokens()),
+                              page_tokens(),
+                              matched,
+                              node,
+                              roots_[state.root].node,
+                              name,
+                              hints};
+    };
+    [[maybe_unused]] Nodes nodes{tree_};
+    if constexpr (requires { policy_.request(nodes, info(), state.policy_data); }) {
+        policy_.request(nodes, info(), state.policy_data);
+    } else if constexpr (requires { policy_.request(nodes, info()); }) {
+        policy_.request(nodes, info());
+    }
+}
+
 /// Fills `out` with free pages, evicting for them. Requires: `can_free(out.size(), …)`.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 Admission RadixCache<Pages, Policy, T>::take_pages(std::span<PageId> out) {
     if (out.empty()) return Admission::granted;
     make_room(out.size());
@@ -154,7 +191,7 @@ Admission RadixCache<Pages, Policy, T>::take_pages(std::span<PageId> out) {
 
 /// M8: the first rows of the next page, where some cached page agrees with them. Looked for after the
 /// last eviction, so that the page copied from is there.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 template <class Copy>
 void RadixCache<Pages, Policy, T>::adopt_partial_page(State& state, Tokens prompt, Copy&& copy) {
     if (prompt.empty()) return;
@@ -170,18 +207,19 @@ void RadixCache<Pages, Policy, T>::adopt_partial_page(State& state, Tokens promp
 
 // --- Writing and growing -------------------------------------------------------------------------
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::wrote(State& state, Tokens tokens) {
     const std::size_t room = state.table.size() * page_tokens() - state.written;
     if (tokens.size() > room) {
         detail::fail<InvalidArgument>("%zu rows written at position %zu, but there is room for %zu",
                                       tokens.size(), state.written, room);
     }
-    state.tail.insert(state.tail.end(), tokens.begin(), tokens.end());
+    // Once a window has slid nothing is published any more, and an endless answer is not remembered.
+    if (state.slid_pages == 0) state.tail.insert(state.tail.end(), tokens.begin(), tokens.end());
     state.written += tokens.size();
 }
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 Admission RadixCache<Pages, Policy, T>::grow_to(State& state, std::size_t positions) {
     const std::size_t held = state.table.size();
     const std::size_t wanted = pages_for(positions);
@@ -197,11 +235,11 @@ Admission RadixCache<Pages, Policy, T>::grow_to(State& state, std::size_t positi
 
 // --- Publishing ----------------------------------------------------------------------------------
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 std::size_t RadixCache<Pages, Policy, T>::publish(State& state) {
     const Root& root = roots_[state.root];
     const std::size_t whole = state.written / page_tokens() - state.shared_pages;
-    if (root.detached || whole == 0) return 0;
+    if (root.detached || whole == 0 || state.slid_pages != 0) return 0;
     // The search goes on from the lease's own node: what was adopted is not compared again.
     const Tokens tokens = Tokens(state.tail).first(whole * page_tokens());
     const NodeId from = state.node != no_node ? state.node : root.node;
@@ -209,10 +247,10 @@ std::size_t RadixCache<Pages, Policy, T>::publish(State& state) {
     const auto known = static_cast<std::size_t>(match.pages);
     const std::span<const PageId> fresh =
         std::as_const(state.table).view().subspan(state.shared_pages + known, whole - known);
-    if (in_tree_.contains_any(fresh)) {
+    if (!in_tree_.insert_new(fresh)) {
         detail::fail<InvalidArgument>(
             "one of %zu pages to publish, the first of which is %u, "
-            "stands in the tree under other tokens",
+            "stands in the tree under other tokens, or in the block table twice",
             fresh.size(), index_of(fresh[0]));
     }
     NodeId end = match.node;
@@ -220,6 +258,9 @@ std::size_t RadixCache<Pages, Policy, T>::publish(State& state) {
     const bool cuts = match.node_pages < tree_.pages(match.node);
     detail::on_failure(
         [&] {
+            if constexpr (requires { policy_.reserve(std::size_t{}); }) {
+                policy_.reserve(fresh.size());
+            }
             state.duplicates.reserve(state.duplicates.size() + known);
             if (cuts) end = cut(match.node, match.node_pages);
             if (!fresh.empty()) {
@@ -228,6 +269,7 @@ std::size_t RadixCache<Pages, Policy, T>::publish(State& state) {
         },
         [&]() noexcept {
             if (end != match.node) uncut(end, match.node);
+            in_tree_.erase(fresh);
         });
     // The lease's pin moves down to the new end; what was pinned stays pinned throughout.
     pin(end);
@@ -235,6 +277,12 @@ std::size_t RadixCache<Pages, Policy, T>::publish(State& state) {
         tree_.data(leaf).pins = 1;  // the pin of `end` just made is the one this child gives it
         pinned_pages_ += fresh.size();
         enter_tree(fresh, state.shares_pages);
+        [[maybe_unused]] Nodes nodes{tree_};
+        if constexpr (requires { policy_.inserted(nodes, leaf, state.policy_data); }) {
+            policy_.inserted(nodes, leaf, state.policy_data);
+        } else if constexpr (requires { policy_.inserted(nodes, leaf); }) {
+            policy_.inserted(nodes, leaf);
+        }
     }
     if (state.node != no_node) unpin(state.node, false);
     note_duplicates(state, end, known);
@@ -250,7 +298,7 @@ std::size_t RadixCache<Pages, Policy, T>::publish(State& state) {
 /// The `known` pages from the lease's shared ones on, down to the node `end`, stood in the tree already.
 /// Where the tree's page is the lease's (published by a fork) the lease's own hold ends; otherwise its
 /// page is a duplicate, which stays in the table until the lease switches.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::note_duplicates(State& state, NodeId end,
                                                    std::size_t known) noexcept {
     std::size_t index = state.shared_pages + known;
@@ -268,7 +316,7 @@ void RadixCache<Pages, Policy, T>::note_duplicates(State& state, NodeId end,
     }
 }
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 std::size_t RadixCache<Pages, Policy, T>::switch_to_tree(State& state) noexcept {
     std::size_t begin = state.shared_pages;
     for (NodeId node = state.node; begin != 0; node = tree_.parent(node)) {
@@ -287,11 +335,15 @@ std::size_t RadixCache<Pages, Policy, T>::switch_to_tree(State& state) noexcept 
 
 // --- Forking, cutting back, releasing ------------------------------------------------------------
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 template <class Copy>
 auto RadixCache<Pages, Policy, T>::fork(State& state, Copy&& copy) -> Acquired<Lease> {
     const std::size_t whole = state.written / page_tokens();
     const std::size_t rows = state.written % page_tokens();
+    if (state.slides()) {
+        detail::fail<InvalidArgument>("a lease with a sliding window of %zu positions cannot fork",
+                                      state.window.window_tokens);
+    }
     if (rows != 0 && !can_free(1, {})) return {refuse(Admission::exhausted), Lease{}};
     State& child = take_state();
     std::size_t retained = state.shared_pages;
@@ -299,6 +351,7 @@ auto RadixCache<Pages, Policy, T>::fork(State& state, Copy&& copy) -> Acquired<L
         [&] {
             child.table.reserve(whole + 1);
             child.tail.assign(state.tail.begin(), state.tail.end());
+            child.policy_data = state.policy_data;
             for (; retained < whole; ++retained) pages_.retain(state.table[retained]);
         },
         [&]() noexcept {
@@ -328,18 +381,22 @@ auto RadixCache<Pages, Policy, T>::fork(State& state, Copy&& copy) -> Acquired<L
 }
 
 /// Whether writing into the page at an index of the table could be seen by another owner.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 bool RadixCache<Pages, Policy, T>::needs_copy(const State& state, std::size_t page) const noexcept {
     if (!state.holds_privately(page)) return true;
     return state.shares_pages && pages_.refs(state.table[page]) > 1;
 }
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 template <class Copy>
 Admission RadixCache<Pages, Policy, T>::cut_back(State& state, std::size_t position, Copy&& copy) {
     if (position > state.written) {
         detail::fail<InvalidArgument>("cut back to position %zu, but only %zu are written",
                                       position, state.written);
+    }
+    if (state.slides()) {
+        cut_back_sliding(state, position);
+        return Admission::granted;
     }
     const std::size_t whole = position / page_tokens();
     const std::size_t rows = position % page_tokens();
@@ -398,16 +455,20 @@ Admission RadixCache<Pages, Policy, T>::cut_back(State& state, std::size_t posit
 }
 
 /// Gives back the lease's own holds on the pages from index `keep` on. The table is left as it is.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::give_up_pages(State& state, std::size_t keep) noexcept {
     const std::span<const PageId> table = std::as_const(state.table).view();
     for (const std::uint32_t index : state.duplicates) {
         if (index >= keep) release_private(table.subspan(index, 1), state.shares_pages);
     }
-    release_private(table.subspan(std::max(state.shared_pages, keep)), state.shares_pages);
+    const std::span<const PageId> own = table.subspan(std::max(state.shared_pages, keep));
+    if (state.slid_pages == 0) return release_private(own, state.shares_pages);
+    for (const PageId& page : own) {
+        if (page != no_page) release_private({&page, 1}, state.shares_pages);
+    }
 }
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::release(State& state) noexcept {
     const std::uint32_t root = state.root;
     const bool detached = roots_[root].detached;

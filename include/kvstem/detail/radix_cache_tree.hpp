@@ -6,14 +6,18 @@
 
 namespace kvstem::inline KVSTEM_ABI {
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 RadixCache<Pages, Policy, T>::RadixCache(RadixCacheOptions options, Pages pages, Policy policy)
     : pages_(std::move(pages)),
       policy_(std::move(policy)),
       tree_(options.page_tokens),
-      in_tree_(pages_.capacity_pages()) {}
+      in_tree_(pages_.capacity_pages()) {
+    if constexpr (requires { policy_.attach(std::size_t{}); }) {
+        policy_.attach(std::size_t{pages_.capacity_pages()});
+    }
+}
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 RadixCache<Pages, Policy, T>::~RadixCache() {
     // Leases that outlive the cache become empty. Their pages go back like all others, so that an
     // engine's allocator that outlives the cache gets everything it gave.
@@ -28,7 +32,7 @@ RadixCache<Pages, Policy, T>::~RadixCache() {
 
 // --- Trees of namespaces -------------------------------------------------------------------------
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 std::uint32_t RadixCache<Pages, Policy, T>::root_of(const Namespace& name) const noexcept {
     if (name.is_default()) return default_root_;
     const std::uint32_t filed = namespaces_.find(name);
@@ -36,7 +40,7 @@ std::uint32_t RadixCache<Pages, Policy, T>::root_of(const Namespace& name) const
 }
 
 /// The record of a namespace's tree, made if there is none.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 std::uint32_t RadixCache<Pages, Policy, T>::root_for(const Namespace& name) {
     const std::uint32_t known = root_of(name);
     if (known != detail::no_root) return known;
@@ -56,7 +60,7 @@ std::uint32_t RadixCache<Pages, Policy, T>::root_for(const Namespace& name) {
     return root;
 }
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::drop_root_if_unused(std::uint32_t root) noexcept {
     Root& record = roots_[root];
     if (record.leases != 0 || tree_.child_count(record.node) != 0) return;
@@ -71,7 +75,7 @@ void RadixCache<Pages, Policy, T>::drop_root_if_unused(std::uint32_t root) noexc
 
 /// Takes a tree out of reach: what nobody reads is freed, the rest stays for its leases. Returns the
 /// number of pages that left the tree.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 std::size_t RadixCache<Pages, Policy, T>::detach(std::uint32_t root) noexcept {
     Root& record = roots_[root];
     const std::size_t before = cached_pages();
@@ -94,7 +98,7 @@ std::size_t RadixCache<Pages, Policy, T>::detach(std::uint32_t root) noexcept {
 
 /// Removes every unpinned node below a root, children before parents. Nothing below an unpinned node is
 /// pinned, so each of them is a leaf by the time it is reached.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 std::size_t RadixCache<Pages, Policy, T>::remove_unpinned_below(NodeId root) noexcept {
     const auto deepest_first = [this](NodeId node) noexcept {
         while (tree_.first_child(node) != no_node) node = tree_.first_child(node);
@@ -114,12 +118,16 @@ std::size_t RadixCache<Pages, Policy, T>::remove_unpinned_below(NodeId root) noe
     return removed;
 }
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::detach_pinned_below(NodeId root) noexcept {
     for (NodeId node = tree_.next_in(root, root); node != no_node;
          node = tree_.next_in(root, node)) {
         for (const PageId page : tree_.values(node)) {
             if (overlapping_pages_ != 0 && pages_.refs(page) > 1) --overlapping_pages_;
+        }
+        if constexpr (requires(Nodes& nodes) { policy_.detached(nodes, node); }) {
+            Nodes nodes{tree_};
+            policy_.detached(nodes, node);
         }
         in_tree_.erase(tree_.values(node));
         pinned_pages_ -= tree_.pages(node);
@@ -127,14 +135,14 @@ void RadixCache<Pages, Policy, T>::detach_pinned_below(NodeId root) noexcept {
     }
 }
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::clear() noexcept {
     for (std::uint32_t root = 0; root < roots_.size(); ++root) {
         if (roots_[root].node != no_node && !roots_[root].detached) detach(root);
     }
 }
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 std::size_t RadixCache<Pages, Policy, T>::drop(const Namespace& name) noexcept {
     const std::uint32_t root = root_of(name);
     return root == detail::no_root ? 0 : detach(root);
@@ -143,28 +151,35 @@ std::size_t RadixCache<Pages, Policy, T>::drop(const Namespace& name) noexcept {
 // --- Nodes ---------------------------------------------------------------------------------------
 
 /// Splits a node. The upper part is as pinned as its one child makes it: once or not at all.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 NodeId RadixCache<Pages, Policy, T>::cut(NodeId node, std::uint32_t keep) {
     const NodeId upper = tree_.split(node, keep);
-    if (is_pinned(node)) {
-        tree_.data(upper).pins = 1;
-    } else {
-        Nodes nodes{tree_};
+    Nodes nodes{tree_};
+    if (!is_pinned(node)) {
         policy_.split(nodes, upper, node);
+        return upper;
+    }
+    tree_.data(upper).pins = 1;
+    if constexpr (requires { policy_.split_pinned(nodes, upper, node); }) {
+        policy_.split_pinned(nodes, upper, node);
     }
     return upper;
 }
 
 /// Undoes a cut, right after it.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::uncut(NodeId upper, NodeId lower) noexcept {
     Nodes nodes{tree_};
-    if (!is_pinned(upper)) policy_.removed(nodes, upper);
+    if constexpr (requires { policy_.joined(nodes, upper, lower); }) {
+        policy_.joined(nodes, upper, lower);
+    } else if (!is_pinned(upper)) {
+        policy_.removed(nodes, upper);
+    }
     tree_.join_with_parent(lower);
 }
 
 /// Pins a path: up to the first node that was pinned already.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::pin(NodeId node) noexcept {
     Nodes nodes{tree_};
     for (; !tree_.is_root(node); node = tree_.parent(node)) {
@@ -177,7 +192,7 @@ void RadixCache<Pages, Policy, T>::pin(NodeId node) noexcept {
 
 /// Takes one pin off a path. Nodes that lose their last one become evictable, the deepest first, which
 /// is the order LeastRecentlyUsed relies on; in a detached tree they go at once.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::unpin(NodeId node, bool detached) noexcept {
     Nodes nodes{tree_};
     while (!tree_.is_root(node)) {
@@ -196,7 +211,7 @@ void RadixCache<Pages, Policy, T>::unpin(NodeId node, bool detached) noexcept {
 }
 
 /// Removes an unpinned leaf with all its pages.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::remove_node(NodeId node) noexcept {
     Nodes nodes{tree_};
     policy_.removed(nodes, node);
@@ -211,7 +226,7 @@ void RadixCache<Pages, Policy, T>::remove_node(NodeId node) noexcept {
 }
 
 /// The pages on the path from below `top` down to `node`, in order; `out` has exactly that size.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::copy_path(NodeId node, NodeId top,
                                              std::span<PageId> out) const noexcept {
     std::size_t end = out.size();
@@ -232,18 +247,18 @@ void RadixCache<Pages, Policy, T>::copy_path(NodeId node, NodeId top,
 
 // --- Pages: the one place where they enter and leave the tree ------------------------------------
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::enter_tree(std::span<const PageId> pages,
                                               bool may_be_shared) noexcept {
     // The hold of the lease that publishes becomes the tree's; a fork's hold on the same page stays.
+    // `publish` has marked the pages as the tree's already, to see that each of them is new.
     if (may_be_shared) {
         for (const PageId page : pages) overlapping_pages_ += pages_.refs(page) > 1 ? 1 : 0;
     }
-    in_tree_.insert(pages);
     counters_.published_pages += pages.size();
 }
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::leave_tree(std::span<const PageId> pages) noexcept {
     if (overlapping_pages_ != 0) {
         for (const PageId page : pages) overlapping_pages_ -= pages_.refs(page) > 1 ? 1 : 0;
@@ -253,7 +268,7 @@ void RadixCache<Pages, Policy, T>::leave_tree(std::span<const PageId> pages) noe
 }
 
 /// Gives back a lease's own holds.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::release_private(std::span<const PageId> pages,
                                                    bool may_be_shared) noexcept {
     if (may_be_shared) {
@@ -265,7 +280,7 @@ void RadixCache<Pages, Policy, T>::release_private(std::span<const PageId> pages
 }
 
 /// Whether evicting could make `wanted` pages free, if the evictable pages of `kept` are to stay.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 bool RadixCache<Pages, Policy, T>::can_free(std::size_t wanted, Evictable kept) const noexcept {
     const std::size_t free = pages_.free_pages();
     if (wanted <= free) return true;
@@ -278,7 +293,7 @@ bool RadixCache<Pages, Policy, T>::can_free(std::size_t wanted, Evictable kept) 
 
 /// Of all evictable pages, those that evicting makes free. O(nodes + evictable pages): only asked when
 /// forks hold pages of the tree and the pool is nearly exhausted.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 std::size_t RadixCache<Pages, Policy, T>::freeable_pages() const noexcept {
     std::size_t freeable = 0;
     for (const Root& root : roots_) {
@@ -292,7 +307,7 @@ std::size_t RadixCache<Pages, Policy, T>::freeable_pages() const noexcept {
 }
 
 /// Of these pages of the tree, those that nobody but the tree holds.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 std::size_t RadixCache<Pages, Policy, T>::freeable_among(
     std::span<const PageId> pages) const noexcept {
     if (overlapping_pages_ == 0) return pages.size();
@@ -303,14 +318,19 @@ std::size_t RadixCache<Pages, Policy, T>::freeable_among(
 
 // --- Eviction ------------------------------------------------------------------------------------
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 std::size_t RadixCache<Pages, Policy, T>::evict(std::size_t pages) noexcept {
     Nodes nodes{tree_};
     std::size_t evicted = 0;
     while (evicted < pages) {
         const NodeId leaf = policy_.victim(nodes);
         if (leaf == no_node) break;
-        evicted += evict_from(leaf, pages - evicted);
+        std::size_t most = pages - evicted;
+        if constexpr (requires { policy_.run(nodes, leaf); }) {
+            const std::size_t run = policy_.run(nodes, leaf);
+            if (run < most) most = run;
+        }
+        evicted += evict_from(leaf, most);
     }
     counters_.evicted_pages += evicted;
     tree_.tidy();
@@ -318,19 +338,23 @@ std::size_t RadixCache<Pages, Policy, T>::evict(std::size_t pages) noexcept {
 }
 
 /// Evicts from the tail of a leaf.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 std::size_t RadixCache<Pages, Policy, T>::evict_from(NodeId leaf, std::size_t most) noexcept {
     const std::uint32_t held = tree_.pages(leaf);
     if (most >= held) {
         remove_node(leaf);
         return held;
     }
+    if constexpr (requires(Nodes& nodes) { policy_.trimming(nodes, leaf, std::uint32_t{}); }) {
+        Nodes nodes{tree_};
+        policy_.trimming(nodes, leaf, static_cast<std::uint32_t>(most));
+    }
     leave_tree(tree_.values(leaf).last(most));
     tree_.trim(leaf, held - static_cast<std::uint32_t>(most));
     return most;
 }
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::make_room(std::size_t wanted) noexcept {
     while (pages_.free_pages() < wanted) {
         if (evict(wanted - pages_.free_pages()) == 0) return;
@@ -339,7 +363,7 @@ void RadixCache<Pages, Policy, T>::make_room(std::size_t wanted) noexcept {
 
 // --- Statistics and pictures ---------------------------------------------------------------------
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 std::uint32_t RadixCache<Pages, Policy, T>::refs(PageId page) const {
     if (index_of(page) >= pages_.capacity_pages()) {
         detail::fail<InvalidArgument>("page %u is outside the pool of %zu pages", index_of(page),
@@ -352,7 +376,7 @@ std::uint32_t RadixCache<Pages, Policy, T>::refs(PageId page) const {
     return owners;
 }
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 RadixCacheStats RadixCache<Pages, Policy, T>::stats() const noexcept {
     RadixCacheStats stats = counters_;
     stats.capacity_pages = pages_.capacity_pages();
@@ -363,11 +387,11 @@ RadixCacheStats RadixCache<Pages, Policy, T>::stats() const noexcept {
     stats.leases = leases_.size();
     stats.namespaces = namespaces_.size();
     stats.nodes = tree_.node_count();
-    stats.index_bytes = tree_.bytes() + in_tree_.bytes();
+    stats.index_bytes = tree_.bytes() + namespaces_.bytes() + in_tree_.bytes();
     return stats;
 }
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 template <class Visit>
 void RadixCache<Pages, Policy, T>::visit_trees(Visit&& visit) const {
     const Tree& tree = tree_;
@@ -381,7 +405,7 @@ void RadixCache<Pages, Policy, T>::visit_trees(Visit&& visit) const {
 
 // --- Audit ---------------------------------------------------------------------------------------
 
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 AuditReport RadixCache<Pages, Policy, T>::audit() const {
     AuditReport report;
     tree_.audit(report);
@@ -394,7 +418,7 @@ AuditReport RadixCache<Pages, Policy, T>::audit() const {
 }
 
 /// Pins are what the leases and the pinned children add up to, and the page counts follow from them.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::audit_pins(AuditReport& report) const {
     std::size_t pinned = 0;
     std::size_t detached = 0;
@@ -425,7 +449,7 @@ void RadixCache<Pages, Policy, T>::audit_pins(AuditReport& report) const {
 }
 
 /// Every page has exactly the owners that hold it, and stands in the tree at most once.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::audit_pages(AuditReport& report) const {
     std::vector<std::uint32_t> holds(pages_.capacity_pages());
     std::vector<bool> in_tree(holds.size());
@@ -465,7 +489,7 @@ void RadixCache<Pages, Policy, T>::audit_pages(AuditReport& report) const {
 }
 
 /// A lease's shared pages are those on its node's path, except where it still names its own copies.
-template <page_source Pages, class Policy, token_type T>
+template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::audit_leases(AuditReport& report) const {
     for (std::size_t place = 0; place < leases_.size(); ++place) {
         const State& state = *leases_[place];
@@ -481,9 +505,14 @@ void RadixCache<Pages, Policy, T>::audit_leases(AuditReport& report) const {
             }
         }
         report.require(index == 0, "a lease's node does not cover its shared pages", place);
-        report.require(state.written == state.shared_pages * page_tokens() + state.tail.size() &&
-                           state.written <= state.table.size() * page_tokens(),
+        report.require(state.slid_pages != 0 ||
+                           state.written == state.shared_pages * page_tokens() + state.tail.size(),
                        "a lease's tokens are not as many as its rows", place);
+        report.require(state.written <= state.table.size() * page_tokens(),
+                       "a lease has more rows than room", place);
+        for (std::size_t i = state.kept_from / page_tokens(); i < state.table.size(); ++i) {
+            report.require(state.table[i] != no_page, "a lease lacks a page it needs", place);
+        }
     }
 }
 
