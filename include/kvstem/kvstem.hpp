@@ -8,6 +8,7 @@
 
 #include "audit.hpp"
 #include "config.hpp"
+#include "engine_concepts.hpp"
 #include "errors.hpp"
 #include "kv_traits.hpp"
 #include "lease.hpp"
@@ -16,8 +17,10 @@
 #include "policy/lru.hpp"
 #include "policy/policy.hpp"
 #include "prefix_cache.hpp"
+#include "prefix_cached_engine.hpp"
 #include "radix_cache.hpp"
 #include "radix_tree.hpp"
 #include "sliding_window.hpp"
 #include "token.hpp"
 #include "version.hpp"
+#include "window.hpp"
