@@ -7,8 +7,10 @@
 // | type             | looks like                                                  |
 // | ---------------- | ----------------------------------------------------------- |
 // | PrefixCacheStats | hits=17 misses=1 queried_tokens=412 … : one line for a log  |
+// | RadixCacheStats, CachedEngineStats | the same                                  |
 // | SnapshotMatch    | 12 tokens with logits                                       |
-// | StoreOutcome     | replaced                                                    |
+// | RadixMatch       | 12 tokens cached, 8 adoptable                               |
+// | StoreOutcome, Admission, FinishReason, EngineForm | replaced                   |
 // | AuditReport      | ok, or one finding a line                                   |
 // | AuditFinding     | a node without pages (at 7)                                 |
 // | Namespace        | adapter="lora" salt="", or default; what is absent is left out |
@@ -29,8 +31,12 @@
 
 #include "audit.hpp"
 #include "config.hpp"
+#include "engine_concepts.hpp"
+#include "lease.hpp"
 #include "namespace.hpp"
 #include "prefix_cache.hpp"
+#include "prefix_cached_engine.hpp"
+#include "radix_cache.hpp"
 #include "radix_tree.hpp"
 #include "token.hpp"
 
@@ -71,6 +77,76 @@ inline void write_text(TextBuffer& out, StoreOutcome outcome) {
             return print_to(out, "too large");
     }
     print_to(out, "StoreOutcome({})", static_cast<int>(outcome));
+}
+
+inline void write_text(TextBuffer& out, const RadixCacheStats& stats) {
+    print_to(out, "hits={} misses={} ", stats.hits, stats.misses);
+    print_to(out, "queried_tokens={} hit_tokens={} missed_tokens={} partial_tokens={} ",
+             stats.queried_tokens, stats.hit_tokens, stats.missed_tokens, stats.partial_tokens);
+    print_to(out, "exhausted={} never_fits={} ", stats.exhausted, stats.never_fits);
+    print_to(out, "published_pages={} duplicate_pages={} evicted_pages={} dropped_pages={} ",
+             stats.published_pages, stats.duplicate_pages, stats.evicted_pages,
+             stats.dropped_pages);
+    print_to(out, "capacity_pages={} free_pages={} cached_pages={} ", stats.capacity_pages,
+             stats.free_pages, stats.cached_pages);
+    print_to(out, "pinned_pages={} evictable_pages={} ", stats.pinned_pages, stats.evictable_pages);
+    print_to(out, "leases={} namespaces={} nodes={} index_bytes={}", stats.leases, stats.namespaces,
+             stats.nodes, stats.index_bytes);
+}
+
+inline void write_text(TextBuffer& out, const CachedEngineStats& stats) {
+    print_to(out, "hit_rate={:.4f} hits={} misses={} ", stats.hit_rate(), stats.hits, stats.misses);
+    print_to(out, "queried_tokens={} reused_tokens={} missed_tokens={} computed_tokens={} ",
+             stats.queried_tokens, stats.reused_tokens, stats.missed_tokens, stats.computed_tokens);
+    print_to(out, "stored_blocks={} evicted_blocks={} blocks={} capacity_blocks={} bytes={}",
+             stats.stored_blocks, stats.evicted_blocks, stats.blocks, stats.capacity_blocks,
+             stats.bytes);
+}
+
+inline void write_text(TextBuffer& out, const RadixMatch& match) {
+    print_to(out, "{} tokens cached, {} adoptable", match.cached_tokens, match.adoptable_tokens);
+}
+
+inline void write_text(TextBuffer& out, Admission admission) {
+    switch (admission) {
+        case Admission::granted:
+            return print_to(out, "granted");
+        case Admission::exhausted:
+            return print_to(out, "exhausted");
+        case Admission::never_fits:
+            return print_to(out, "never fits");
+    }
+    print_to(out, "Admission({})", static_cast<int>(admission));
+}
+
+inline void write_text(TextBuffer& out, FinishReason reason) {
+    switch (reason) {
+        case FinishReason::empty_prompt:
+            return print_to(out, "empty prompt");
+        case FinishReason::stop_token:
+            return print_to(out, "stop token");
+        case FinishReason::stopped:
+            return print_to(out, "stopped");
+        case FinishReason::length:
+            return print_to(out, "length");
+        case FinishReason::context_full:
+            return print_to(out, "context full");
+        case FinishReason::out_of_pages:
+            return print_to(out, "out of pages");
+    }
+    print_to(out, "FinishReason({})", static_cast<int>(reason));
+}
+
+inline void write_text(TextBuffer& out, EngineForm form) {
+    switch (form) {
+        case EngineForm::paged:
+            return print_to(out, "paged");
+        case EngineForm::row:
+            return print_to(out, "row");
+        case EngineForm::state:
+            return print_to(out, "state");
+    }
+    print_to(out, "EngineForm({})", static_cast<int>(form));
 }
 
 inline void write_text(TextBuffer& out, const AuditFinding& finding) {
@@ -160,3 +236,18 @@ template <>
 struct fmt::formatter<kvstem::PageId> : kvstem::detail::TextFormatter<kvstem::PageId> {};
 template <>
 struct fmt::formatter<kvstem::TreeMatch> : kvstem::detail::TextFormatter<kvstem::TreeMatch> {};
+template <>
+struct fmt::formatter<kvstem::RadixCacheStats>
+    : kvstem::detail::TextFormatter<kvstem::RadixCacheStats> {};
+template <>
+struct fmt::formatter<kvstem::CachedEngineStats>
+    : kvstem::detail::TextFormatter<kvstem::CachedEngineStats> {};
+template <>
+struct fmt::formatter<kvstem::RadixMatch> : kvstem::detail::TextFormatter<kvstem::RadixMatch> {};
+template <>
+struct fmt::formatter<kvstem::Admission> : kvstem::detail::TextFormatter<kvstem::Admission> {};
+template <>
+struct fmt::formatter<kvstem::FinishReason> : kvstem::detail::TextFormatter<kvstem::FinishReason> {
+};
+template <>
+struct fmt::formatter<kvstem::EngineForm> : kvstem::detail::TextFormatter<kvstem::EngineForm> {};

@@ -111,3 +111,32 @@ TEST_CASE("all of them are laid out like strings", "[fmt]") {
     CHECK(fmt::format("{:*^10}|", kvstem::StoreOutcome::stored) == "**stored**|");
     CHECK(fmt::format("{:<10}|", kvstem::Namespace{}) == "default   |");
 }
+
+TEST_CASE("the outcomes of the paged cache and the engine wrapper print as words") {
+    CHECK(fmt::format("{}", kvstem::Admission::granted) == "granted");
+    CHECK(fmt::format("{}", kvstem::Admission::exhausted) == "exhausted");
+    CHECK(fmt::format("{:>12}", kvstem::Admission::never_fits) == "  never fits");
+    CHECK(fmt::format("{}", kvstem::FinishReason::out_of_pages) == "out of pages");
+    CHECK(fmt::format("{}", kvstem::EngineForm::row) == "row");
+    CHECK(fmt::format("{}", kvstem::RadixMatch{12, 8}) == "12 tokens cached, 8 adoptable");
+}
+
+TEST_CASE("every field of the paged cache's statistics is printed") {
+    kvstem::RadixCacheStats stats;
+    stats.hits = 1;
+    stats.partial_tokens = 2;
+    stats.dropped_pages = 3;
+    stats.index_bytes = 4;
+    CHECK(fmt::format("{}", stats) ==
+          "hits=1 misses=0 queried_tokens=0 hit_tokens=0 missed_tokens=0 partial_tokens=2 "
+          "exhausted=0 never_fits=0 published_pages=0 duplicate_pages=0 evicted_pages=0 "
+          "dropped_pages=3 capacity_pages=0 free_pages=0 cached_pages=0 pinned_pages=0 "
+          "evictable_pages=0 leases=0 namespaces=0 nodes=0 index_bytes=4");
+    kvstem::CachedEngineStats engine;
+    engine.queried_tokens = 4;
+    engine.reused_tokens = 3;
+    engine.missed_tokens = 1;
+    CHECK(fmt::format("{}", engine) ==
+          "hit_rate=0.7500 hits=0 misses=0 queried_tokens=4 reused_tokens=3 missed_tokens=1 "
+          "computed_tokens=0 stored_blocks=0 evicted_blocks=0 blocks=0 capacity_blocks=0 bytes=0");
+}
