@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+// Rows on a tree of many short sequences: wide-match, wide-insert, evict-flat.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench.hpp"
+
+namespace bench {
+namespace {
+
+/// Peeks of random sequences. An engine asks for a prompt that it has just tokenised, so the prompt
+/// lies in the processor's cache and only the tree does not. Prompts read from the big array would
+/// cost a cache and TLB miss of their own, which is none of the cache's business: so 1,000 prompts at
+/// a time are copied into one small buffer before the clock starts.
+class WideMatch {
+  public:
+    WideMatch(const Wide& wide, const Cache& cache) : wide_(wide), cache_(cache) {}
+
+    Seconds measure() {
+        constexpr int batches = 20;
+        Seconds sum = 0;
+        for (int batch = 0; batch < batches; ++batch) {
+            for (std::size_t i = 0; i < batch_size; ++i) {
+                const View prompt = wide_[random_.below(wide_.size)];
+                std::copy(prompt.begin(), prompt.end(),
+                          prompts_.begin() + static_cast<std::ptrdiff_t>(i * prompt.size()));
+            }
+            sum += time([&] {
+                for (std::size_t i = 0; i < batch_size; ++i) {
+                    keep(cache_.peek(
+                        View(prompts_).subspan(i * Wide::tokens_each, Wide::tokens_each)));
+                }
+            });
+        }
+        return sum / (batches * batch_size);
+    }
+
+  private:
+    static constexpr std::size_t batch_size = 1000;
+    const Wide& wide_;
+    const Cache& cache_;
+    Random random_{5};
+    Tokens prompts_ = Tokens(batch_size * Wide::tokens_each);
+};
+
+/// Fills an empty cache; the time per sequence.
+Seconds insert_all(Cache& cache, const Wide& wide) {
+    return time([&] {
+               for (std::size_t i = 0; i < wide.size; ++i) serve(cache, wide[i]);
+           }) /
+           static_cast<double>(wide.size);
+}
+
+void match_and_insert(Bench& bench, std::size_t page_tokens) {
+    const Wide wide(bench.scaled(1'000'000), bench.scaled(1000));
+    const kvstem::RadixCacheOptions options{.page_tokens = page_tokens};
+    const std::size_t pages = wide.pages(page_tokens);
+    const auto target = page_tokens == 16 ? std::optional(4.0) : std::nullopt;
+    const auto latency = [&] { return bench.latency.measure(); };
+
+    if (bench.wants({"wide-insert"})) {
+        const auto insert = [&] {
+            Cache cache(options, kvstem::PagePool(pages));
+            return insert_all(cache, wide);
+        };
+        const auto medians = alternate(bench.rounds(3), {latency, insert});
+        bench.add({"wide-insert", name_of(page_tokens), medians[1] * 1e9, medians[0] * 1e9, "ns",
+                   "L", target});
+    }
+    if (!bench.wants({"wide-match"})) return;
+    Cache cache(options, kvstem::PagePool(pages));
+    insert_all(cache, wide);
+    require(cache.stats().evicted_pages == 0, "the wide tree does not fit");
+    WideMatch match(wide, cache);
+    const auto medians = alternate(bench.rounds(15), {latency, [&] { return match.measure(); }});
+    bench.add({"wide-match", name_of(page_tokens), medians[1] * 1e9, medians[0] * 1e9, "ns", "L",
+               target});
+}
+
+/// Builds trees of so many leaves, about 1,000 of them on each beginning, and evicts up to half of the
+/// leaves, one by one. The time per leaf.
+Seconds evict_leaves(const Wide& wide, std::size_t page_tokens) {
+    constexpr std::size_t wanted = 10'000;
+    const std::size_t from_each = std::min(wide.size / 2, wanted);
+    Seconds sum = 0;
+    for (std::size_t evicted = 0; evicted < wanted; evicted += from_each) {
+        Cache cache({.page_tokens = page_tokens}, kvstem::PagePool(wide.pages(page_tokens)));
+        insert_all(cache, wide);
+        const std::size_t nodes = cache.stats().nodes;
+        sum += time([&] {
+            for (std::size_t i = 0; i < from_each; ++i) {
+                keep(cache.evict(Wide::own_pages(page_tokens)));
+            }
+        });
+        require(cache.stats().nodes == nodes - from_each, "a leaf was not evicted as a whole");
+    }
+    return sum / wanted;
+}
+
+/// The yardstick is the smallest tree, which lies in the processor's cache as a whole, so the ratio
+/// is what a larger tree costs, by its depth of structure and by its misses.
+void evict_flat(Bench& bench, std::size_t page_tokens) {
+    if (!bench.wants({"evict-flat"})) return;
+    constexpr std::array<std::size_t, 4> sizes = {1000, 10'000, 100'000, 1'000'000};
+    std::list<Wide> trees;
+    std::vector<std::function<Seconds()>> actions;
+    for (const std::size_t leaves : sizes) {
+        if (bench.quick && leaves > 100'000) continue;
+        const Wide& wide = trees.emplace_back(leaves, leaves / 1000);
+        actions.emplace_back([&wide, page_tokens] { return evict_leaves(wide, page_tokens); });
+    }
+    const auto medians = alternate(bench.rounds(5), actions);
+    std::size_t i = 0;
+    for (const Wide& wide : trees) {
+        const bool largest = &wide == &trees.back();
+        bench.add({"evict-flat", name_of(page_tokens) + " " + std::to_string(wide.size) + " leaves",
+                   medians[i++] * 1e9, medians[0] * 1e9, "ns", "1000 leaves",
+                   largest && page_tokens == 16 ? std::optional(2.5) : std::nullopt});
+    }
+}
+
+}  // namespace
+
+void wide_rows(Bench& bench) {
+    for (const std::size_t page_tokens : page_sizes) {
+        if (bench.wants({"wide-match", "wide-insert"})) match_and_insert(bench, page_tokens);
+    }
+    for (const std::size_t page_tokens : page_sizes) evict_flat(bench, page_tokens);
+}
+
+}  // namespace bench
