@@ -8,7 +8,8 @@
 // What a user may define before the first include:
 //   KVSTEM_ASSERTIONS   1 checks the library's own invariants and aborts when one is broken,
 //                       0 does not. Default: 1 unless NDEBUG is defined.
-// Bad arguments are never left to these assertions: they throw in every build (errors.hpp).
+// Bad arguments to the caches, the pool and the engine wrapper are never left to these assertions: they
+// throw in every build (errors.hpp). Only RadixTree, the floor below, asserts what it requires.
 #pragma once
 
 #include "version.hpp"

@@ -67,11 +67,19 @@ concept has_copy_rows = requires(Engine& engine, PageId from, PageId to, std::si
     engine.copy_rows(from, to, rows);
 };
 
+template <class Engine>
+concept has_sliding_window = requires(const Engine& engine) {
+    { engine.sliding_window() } -> std::convertible_to<std::size_t>;
+};
+
 /// An engine with memory for `capacity_pages()` page groups of `page_tokens()` positions and
 /// `page_bytes()` bytes, which attends over them in place: `forward(tokens, start, block_table)`, where
 /// position p lies in page block_table[p / P]. It writes rows only at the positions it computes.
 /// Optional: `copy_rows(from, to, rows)`, which copies the first rows of a page group in every layer;
-/// with it a prefix that ends inside a page is reused to the token.
+/// with it a prefix that ends inside a page is reused to the token. Optional: `sliding_window()`, W if
+/// every layer attends to the last W positions and no further, else 0. With it an answer may, if the
+/// wrapper is told so, hold no more than its prompt and a bound (SlidingWindow), however long it
+/// is; the block table then names no_page behind the window.
 template <class Engine>
 concept paged_engine =
     has_vocab_size<Engine> && has_max_context<Engine> && has_forward_over_pages<Engine> &&

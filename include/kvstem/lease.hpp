@@ -43,7 +43,7 @@ struct LeaseState {
     std::size_t shared_pages = 0;  // leading pages that stand in the tree, on the path to `node`
     std::size_t written = 0;       // positions with a KV row
     PageTable table;
-    // Page indices below shared_pages where the table still names the lease's own copy, not the tree's.
+    // Page indices below shared_pages, ascending, where the table still names the lease's own copy, not the tree's.
     std::vector<std::uint32_t> duplicates;
     std::vector<T> tail;        // the tokens of positions [shared_pages × P, written)
     bool shares_pages = false;  // some private page may be held by a fork as well
@@ -51,6 +51,8 @@ struct LeaseState {
 
     // Of a request whose window slides (window_tokens is 0 for all others):
     SlidingWindow window{};
+    std::size_t prompt_pages =
+        0;                       // whole pages of the prompt: what a request that slides publishes
     std::size_t kept_from = 0;   // rows of earlier positions may be gone
     std::size_t slid_pages = 0;  // own pages before this index have been given to later positions
     std::size_t anchor = no_anchor;
@@ -60,7 +62,7 @@ struct LeaseState {
     /// Whether the page at index i of the table is the lease's own hold, not the tree's.
     [[nodiscard]] bool holds_privately(std::size_t i) const noexcept {
         if (i >= shared_pages) return table[i] != no_page;
-        return std::find(duplicates.begin(), duplicates.end(), i) != duplicates.end();
+        return std::binary_search(duplicates.begin(), duplicates.end(), i);
     }
     /// As new, but for the memory of its buffers.
     void reset() noexcept {
@@ -74,6 +76,12 @@ struct LeaseState {
         shares_pages = false;
         policy_data = {};
         window = {};
+        // The next lease uses the buffers again, unless they are large: a few long requests should not
+        // be paid for ever after.
+        constexpr std::size_t most_kept = 1u << 16;
+        if (table.capacity() > most_kept) table.clear();
+        if (tail.capacity() > most_kept) std::vector<T>().swap(tail);
+        if (duplicates.capacity() > most_kept) std::vector<std::uint32_t>().swap(duplicates);
         kept_from = slid_pages = anchor_pages = 0;
         anchor = no_anchor;
     }
@@ -145,11 +153,17 @@ class Lease {
     }
 
     /// Offers the whole pages written so far to later requests (P1, P5), and returns how many pages are
-    /// new in the tree. The lease's pin covers them from now on. Where the tree has the same prefix on
+    /// new in the tree. The lease's pin covers them from now on. Of a lease whose window slides only the
+    /// pages of the prompt are published, for the others serve its later positions. Where the tree has the same prefix on
     /// other pages it keeps its own (P2); the block table goes on naming the lease's, so that work in
     /// flight may finish, until `switch_to_tree` or the end of the lease. After `clear` or a drop of the
     /// namespace there is nothing to publish to: 0.
     std::size_t publish() { return state().cache->publish(state()); }
+    /// The same as `wrote(tokens)` and then `publish()`, but whole pages go into the tree without being
+    /// copied into the lease first: for a prompt that was computed in one go.
+    std::size_t publish(std::span<const T> tokens) {
+        return state().cache->publish(state(), tokens);
+    }
 
     /// Names the tree's pages in the block table instead of the lease's duplicates, frees those, and
     /// returns how many. Requires: no work in flight reads the old block table.
@@ -157,7 +171,7 @@ class Lease {
 
     /// A second lease at the same position (n > 1, beams): whole pages are shared, the partial page is
     /// copied into a fresh one by the hook (L2). Not for leases whose window slides (InvalidArgument):
-    /// a page that two of them hold could serve neither's later positions. The result is empty, with the reason in `refusal`, when
+    /// a page that two of them hold could serve neither's later positions. The result is empty, with the reason in `admission`, when
     /// there is no page for it.
     template <class Copy>
     [[nodiscard]] auto fork(Copy&& copy) {

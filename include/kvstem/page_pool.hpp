@@ -3,6 +3,7 @@
 // takes its place.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <concepts>
 #include <cstddef>
@@ -19,7 +20,8 @@
 
 namespace kvstem::inline KVSTEM_ABI {
 
-/// What RadixCache needs of an allocator of page groups. Ids are 0 … capacity_pages() − 1.
+/// What RadixCache needs of an allocator of page groups. Ids are 0 … capacity_pages() − 1, and the
+/// capacity stays what it was when the cache was made.
 ///
 /// | call                        | must do                                                          |
 /// | --------------------------- | ---------------------------------------------------------------- |
@@ -49,12 +51,14 @@ concept page_source = requires(Pages& pages, const Pages& view, std::span<PageId
 /// | free            | 0    | → held, 1 | error    | error           |
 /// | held            | n    | –         | → n + 1  | → n − 1, or free |
 ///
-/// Free pages are handed out lowest id first, which keeps the pages of one request side by side in
-/// the engine's memory and makes every run repeatable. A page costs one bit; only pages with more than
-/// one owner have a counter.
+/// Free pages are handed out in ascending order, going round; each acquire begins where the largest
+/// release since the one before gave pages back, or else where that one ended. So pages that were given
+/// back together are taken together: the pages of one request stay side by side in the engine's memory,
+/// also after much coming and going, and every run is repeatable. A page costs one bit; only pages with
+/// more than one owner have a counter.
 ///
-/// Complexity: acquire and release O(pages), a whole word of 64 neighbouring free ids at a time;
-/// retain and refs O(1). Memory: capacity / 8 bytes, and 8 to 16 bytes per page with several owners.
+/// Complexity: acquire and release O(pages), a whole word of 64 neighbouring free ids at a time, and a
+/// bit for each 4,096 pages passed over; retain and refs O(1). Memory: capacity / 8 bytes, and 8 to 16 bytes per page with several owners.
 /// Exceptions: InvalidArgument for a page that is not in the state the call needs, std::bad_alloc from
 /// `retain`; both change nothing. Threads: none of its own.
 class PagePool {
@@ -71,7 +75,7 @@ class PagePool {
         if (!acquire(std::span(&page, 1))) return std::nullopt;
         return page;
     }
-    /// Takes as many pages as the span has places, lowest ids first; or none, and returns false (G2).
+    /// Takes as many pages as the span has places; or none, and returns false (G2).
     [[nodiscard]] bool acquire(std::span<PageId> out) noexcept;
 
     /// One more owner for a held page.
@@ -84,7 +88,8 @@ class PagePool {
     bool release(PageId page) {
         require_held(page, "released");
         if (!extra_.empty() && extra_.subtract(index_of(page))) return false;
-        mark_free(index_of(page) / 64, bit(index_of(page)));
+        mark_free(index_of(page) / 64, bit(index_of(page)), 1);
+        begin_at(page, 1);
         return true;
     }
     /// One owner less for each page of the span. If one of them has no owner to lose (it is free, or
@@ -122,22 +127,28 @@ class PagePool {
                                           verb);
         }
     }
-    void mark_free(std::size_t word, std::uint64_t bits) noexcept {
+    void mark_free(std::size_t word, std::uint64_t bits, std::size_t n) noexcept {
         free_bits_[word] |= bits;
         summary_[word / 64] |= 1ull << (word % 64);
-        if (word / 64 < first_summary_) first_summary_ = word / 64;
-        free_ += static_cast<std::size_t>(std::popcount(bits));
+        free_ += n;
     }
-    void mark_held(std::size_t word, std::uint64_t bits) noexcept {
+    void mark_held(std::size_t word, std::uint64_t bits, std::size_t n) noexcept {
         free_bits_[word] &= ~bits;
         if (free_bits_[word] == 0) summary_[word / 64] &= ~(1ull << (word % 64));
-        free_ -= static_cast<std::size_t>(std::popcount(bits));
+        free_ -= n;
+    }
+    /// Of all releases since the last acquire the largest decides where the next one begins.
+    void begin_at(PageId page, std::size_t released) noexcept {
+        if (released <= largest_release_) return;
+        largest_release_ = released;
+        next_ = index_of(page) / 64;
     }
     /// The bits of a word that stand for pages of this pool: all, but for the last word.
     [[nodiscard]] std::uint64_t bits_in_pool(std::size_t word) const noexcept {
         const std::size_t left = capacity_ - word * 64;
         return left >= 64 ? ~0ull : (1ull << left) - 1;
     }
+    [[nodiscard]] std::size_t first_free_word_from(std::size_t word) const noexcept;
     std::size_t take_from(std::size_t word, std::span<PageId> out) noexcept;
     bool release_neighbours(std::span<const PageId> pages) noexcept;
 
@@ -145,7 +156,8 @@ class PagePool {
     std::size_t free_ = 0;
     std::vector<std::uint64_t> free_bits_;  // one bit a page
     std::vector<std::uint64_t> summary_;    // one bit a word of free_bits_: it is not zero
-    std::size_t first_summary_ = 0;         // no word of summary_ before this one is non-zero
+    std::size_t next_ = 0;                  // the word of free_bits_ where the next search begins
+    std::size_t largest_release_ = 0;       // pages of the release that decided that
     detail::CountTable extra_;              // owners beyond the first
 };
 
@@ -157,35 +169,45 @@ inline PagePool::PagePool(std::size_t capacity_pages) : capacity_(capacity_pages
     free_bits_.resize(words);
     summary_.resize((words + 63) / 64);
     for (std::size_t word = 0; word < words; ++word) {
-        mark_free(word, bits_in_pool(word));
+        mark_free(word, bits_in_pool(word), std::min<std::size_t>(capacity_pages - word * 64, 64));
     }
-    first_summary_ = 0;
 }
 
 inline bool PagePool::acquire(std::span<PageId> out) noexcept {
     if (out.size() > free_) return false;
+    largest_release_ = 0;
     while (!out.empty()) {
-        while (summary_[first_summary_] == 0) ++first_summary_;
-        const auto bit_of_word =
-            static_cast<std::size_t>(std::countr_zero(summary_[first_summary_]));
-        out = out.subspan(take_from(first_summary_ * 64 + bit_of_word, out));
+        next_ = first_free_word_from(next_);
+        out = out.subspan(take_from(next_, out));
     }
     return true;
+}
+
+/// The first word with a free page at or after `word`, going round. Requires: there is one.
+inline std::size_t PagePool::first_free_word_from(std::size_t word) const noexcept {
+    std::size_t group = word / 64;
+    std::uint64_t words = summary_[group] & (~0ull << (word % 64));
+    while (words == 0) {
+        if (++group == summary_.size()) group = 0;
+        words = summary_[group];
+    }
+    return group * 64 + static_cast<std::size_t>(std::countr_zero(words));
 }
 
 /// Takes free pages of one word, as many as there are and as are wanted. Returns how many.
 inline std::size_t PagePool::take_from(std::size_t word, std::span<PageId> out) noexcept {
     std::uint64_t bits = free_bits_[word];
     std::size_t taken = 0;
-    if (bits == ~0ull && out.size() >= 64) {
-        for (; taken < 64; ++taken)
-            out[taken] = PageId{static_cast<std::uint32_t>(word * 64 + taken)};
-        bits = 0;
-    }
     while (bits != 0 && taken < out.size()) {
-        const auto lowest = static_cast<std::size_t>(std::countr_zero(bits));
-        out[taken++] = PageId{static_cast<std::uint32_t>(word * 64 + lowest)};
-        bits &= bits - 1;
+        // A run of neighbours at a time: most free pages have free neighbours.
+        const auto first = static_cast<std::size_t>(std::countr_zero(bits));
+        const auto run = static_cast<std::size_t>(std::countr_one(bits >> first));
+        const std::size_t n = std::min(run, out.size() - taken);
+        for (std::size_t i = 0; i < n; ++i) {
+            out[taken + i] = PageId{static_cast<std::uint32_t>(word * 64 + first + i)};
+        }
+        taken += n;
+        bits &= ~((n == 64 ? ~0ull : (1ull << n) - 1) << first);
     }
     free_bits_[word] = bits;
     if (bits == 0) summary_[word / 64] &= ~(1ull << (word % 64));
@@ -208,7 +230,7 @@ inline void PagePool::release(std::span<const PageId> pages) {
             extra_.add(index);
             continue;
         }
-        mark_held(index / 64, bit(index));
+        mark_held(index / 64, bit(index), 1);
     }
     require_held(pages[done], "released");
     detail::fail<InvalidArgument>("page %u is released more often than it is held",
@@ -219,17 +241,22 @@ inline void PagePool::release(std::span<const PageId> pages) {
 inline bool PagePool::release_neighbours(std::span<const PageId> pages) noexcept {
     std::size_t done = 0;
     bool held = true;
-    detail::for_each_word(pages, [&](std::uint32_t word, std::uint64_t bits) noexcept {
-        held = held && word < free_bits_.size() && (bits & ~bits_in_pool(word)) == 0 &&
-               (free_bits_[word] & bits) == 0;
-        if (!held) return;
-        mark_free(word, bits);
-        done += static_cast<std::size_t>(std::popcount(bits));
-    });
-    if (held) return true;
-    detail::for_each_word(pages.first(done), [&](std::uint32_t word, std::uint64_t bits) noexcept {
-        mark_held(word, bits);
-    });
+    detail::for_each_word(
+        pages, [&](std::uint32_t word, std::uint64_t bits, std::size_t n) noexcept {
+            held = held && word < free_bits_.size() && (bits & ~bits_in_pool(word)) == 0 &&
+                   (free_bits_[word] & bits) == 0;
+            if (!held) return;
+            mark_free(word, bits, n);
+            done += n;
+        });
+    if (held) {
+        if (!pages.empty()) begin_at(pages[0], pages.size());
+        return true;
+    }
+    detail::for_each_word(pages.first(done),
+                          [&](std::uint32_t word, std::uint64_t bits, std::size_t n) noexcept {
+                              mark_held(word, bits, n);
+                          });
     return false;
 }
 

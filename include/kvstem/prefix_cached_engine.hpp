@@ -74,8 +74,20 @@ struct CachedEngineStats {
     }
 };
 
+/// What becomes of the pages behind the window of an engine with a `sliding_window()`.
+enum class WindowPages {
+    kept,       ///< the whole sequence is cached, answers too, as far as the pages go
+    given_back  ///< an answer of any length holds its prompt and a bound; only the prompt is cached
+};
+
 /// A paged engine says by itself how many pages it has and how large they are.
-struct PagedEngineOptions {};
+struct PagedEngineOptions {
+    WindowPages window_pages = WindowPages::kept;  ///< no matter without a sliding window
+
+    [[nodiscard]] bool gives_back() const noexcept {
+        return window_pages == WindowPages::given_back;
+    }
+};
 
 struct RowEngineOptions {
     std::size_t block_tokens = 16;          ///< P: positions that are kept and evicted together

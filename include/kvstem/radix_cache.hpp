@@ -15,6 +15,7 @@
 #include "detail/namespace_table.hpp"
 #include "detail/on_failure.hpp"
 #include "detail/page_bits.hpp"
+#include "detail/reserve_more.hpp"
 #include "errors.hpp"
 #include "lease.hpp"
 #include "namespace.hpp"
@@ -86,14 +87,19 @@ concept copy_hook = std::same_as<std::remove_cvref_t<Copy>, NoCopy> ||
 /// Choose it when the engine's attention reads KV through a block table. Choose PrefixCache when an
 /// engine has one contiguous KV per sequence. RadixCache never touches KV: it deals in page ids.
 ///
-/// The states of a page group, with the owners that are counted (G1):
+/// The states of a page group, with the owners that are counted (G1). "Readers" are the leases that
+/// adopted it or published it; a fork of the lease that published a page may hold it beside them, and
+/// then eviction takes it out of the tree without making it free:
 ///
-/// | state                | tree | leases | becomes                                                    |
-/// | -------------------- | ---- | ------ | ---------------------------------------------------------- |
-/// | free                 | 0    | 0      | private by `acquire`, `grow_to`, `cut_back`, `fork`        |
-/// | private to leases    | 0    | ≥ 1    | pinned by `publish`; free as its last lease lets go        |
-/// | in the tree, pinned  | 1    | ≥ 1    | evictable as its last lease lets go; private by `clear`    |
-/// | in the tree, evictable | 1  | 0      | pinned by `acquire`; free by eviction, `drop`, `clear`     |
+/// | state                  | tree | readers | becomes                                                |
+/// | ---------------------- | ---- | ------- | ------------------------------------------------------ |
+/// | free                   | 0    | 0       | private by `acquire`, `acquire_sliding`, `grow_to`,     |
+/// |                        |      |         | `anchor`, `cut_back`, `fork`                           |
+/// | private to leases      | 0    | –       | pinned by `publish`; free as its last lease lets go    |
+/// | in the tree, pinned    | 1    | ≥ 1     | evictable as its last reader lets go; private by       |
+/// |                        |      |         | `clear` or `drop`                                      |
+/// | in the tree, evictable | 1    | 0       | pinned by `acquire`; out of the tree by `evict`,       |
+/// |                        |      |         | `drop`, `clear`                                        |
 ///
 /// A pin is on nodes, not on pages: a node counts the leases that end with it and its pinned children,
 /// so pinning a path touches each of its nodes once and none of its pages.
@@ -103,8 +109,10 @@ concept copy_hook = std::same_as<std::remove_cvref_t<Copy>, NoCopy> ||
 /// order of eviction. `T` the token type.
 ///
 /// Complexity: with n tokens compared and d nodes passed, `peek` and `acquire` are O(n + d) plus the
-/// block table; `publish` O(new tokens); releasing a lease O(own pages + d); evicting a page O(1)
-/// amortised, whatever the number of leaves.
+/// block table; `publish` O(tokens since the last one + nodes they fall into); releasing a lease O(own
+/// pages + d); evicting a page O(1) amortised under LRU, whatever the number of leaves. A node is added
+/// by each publication and each place where requests parted or stopped, and stays as long as its pages:
+/// who publishes a long answer page by page gets a node a page.
 /// Exceptions: std::bad_alloc and what a copy hook or the page source throws pass through; then
 /// nothing has changed, except that pages may have been evicted to make room for what a copy hook or
 /// the page source then failed to fill, and the match refreshed. InvalidArgument as stated at each call. Releasing, evicting, dropping never throw.
@@ -160,6 +168,12 @@ class RadixCache {
     /// answer (W1). See Lease::slide. Throws InvalidArgument for a window, interval or step of 0.
     [[nodiscard]] Acquired<Lease> acquire_sliding(Tokens prompt, const SlidingWindow& window,
                                                   const Namespace& name = {},
+                                                  const RequestHints& hints = {}) {
+        return acquire_sliding(prompt, window, name, NoCopy{}, hints);
+    }
+    template <copy_hook Copy>
+    [[nodiscard]] Acquired<Lease> acquire_sliding(Tokens prompt, const SlidingWindow& window,
+                                                  const Namespace& name, Copy&& copy,
                                                   const RequestHints& hints = {});
 
     /// Evicts up to `pages` pages, in the policy's order, leaves first and from the tail of a leaf.
@@ -196,10 +210,13 @@ class RadixCache {
     template <class Visit>
     void visit_trees(Visit&& visit) const;
     /// Whether a lease reads a node of one of these trees.
-    [[nodiscard]] bool is_pinned(NodeId node) const noexcept { return tree_.data(node).pins != 0; }
+    [[nodiscard]] bool is_pinned(NodeId node) const noexcept {
+        return !tree_.is_root(node) && tree_.data(node).pins != 0;
+    }
 
   private:
     friend Lease;
+    static constexpr std::size_t most_spare_states = 64;
     using State = detail::LeaseState<RadixCache, T>;
 
     struct NodeData {
@@ -216,7 +233,7 @@ class RadixCache {
             return tree.child_count(node) == 0;
         }
         [[nodiscard]] bool is_pinned(NodeId node) const noexcept {
-            return tree.data(node).pins != 0;
+            return !tree.is_root(node) && tree.data(node).pins != 0;
         }
         [[nodiscard]] bool is_root(NodeId node) const noexcept { return tree.is_root(node); }
         [[nodiscard]] NodeId parent(NodeId node) const noexcept { return tree.parent(node); }
@@ -261,7 +278,9 @@ class RadixCache {
     std::size_t evict_from(NodeId leaf, std::size_t most) noexcept;
     void tell_request(State& state, NodeId node, std::size_t matched, Tokens prompt,
                       const Namespace& name, const RequestHints& hints);
-    void copy_path(NodeId node, NodeId top, std::span<PageId> out) const noexcept;
+    bool pin_node(Nodes& nodes, NodeId node) noexcept;
+    void pin_and_copy(std::span<const NodeId> path, std::span<PageId> out) noexcept;
+    void look_ahead(Nodes& nodes) const noexcept;
 
     // Pages.
     void enter_tree(std::span<const PageId> pages, bool may_be_shared) noexcept;
@@ -275,6 +294,7 @@ class RadixCache {
     [[nodiscard]] std::size_t freeable_pages() const noexcept;
     [[nodiscard]] std::size_t freeable_among(std::span<const PageId> pages) const noexcept;
     [[nodiscard]] Admission take_pages(std::span<PageId> out);
+    void check_pages(std::span<const PageId> pages) const;
     void make_room(std::size_t wanted) noexcept;
     [[nodiscard]] std::size_t pages_for(std::size_t positions) const noexcept {
         return positions / page_tokens() + (positions % page_tokens() != 0 ? 1 : 0);
@@ -282,8 +302,8 @@ class RadixCache {
     Admission refuse(Admission reason) noexcept;
 
     // Leases.
-    [[nodiscard]] Plan plan(Tokens prompt, const Namespace& name,
-                            std::size_t more_pages) const noexcept;
+    [[nodiscard]] Plan plan(Tokens prompt, const Namespace& name, std::size_t more_pages);
+    void note_path_to(NodeId node);
     template <class Copy>
     [[nodiscard]] Acquired<Lease> admit(Tokens prompt, const Namespace& name,
                                         const SlidingWindow& window, Copy&& copy,
@@ -291,12 +311,16 @@ class RadixCache {
     [[nodiscard]] Evictable evictable_on_path(const TreeMatch& match) const noexcept;
     [[nodiscard]] State& take_state();
     void give_state(State& state) noexcept;
-    void attach(State& state, NodeId node) noexcept;
     template <class Copy>
     void adopt_partial_page(State& state, Tokens prompt, Copy&& copy);
+    void check_room(const State& state, std::size_t tokens) const;
     void wrote(State& state, Tokens tokens);
     [[nodiscard]] Admission grow_to(State& state, std::size_t positions);
     std::size_t publish(State& state);
+    std::size_t publish(State& state, Tokens tokens);
+    std::size_t publish_whole(State& state, Tokens tokens);
+    [[nodiscard]] bool can_publish(const State& state) const noexcept;
+    [[nodiscard]] std::size_t publishable(const State& state, std::size_t tokens) const noexcept;
     std::size_t switch_to_tree(State& state) noexcept;
     template <class Copy>
     [[nodiscard]] Acquired<Lease> fork(State& state, Copy&& copy);
@@ -320,10 +344,12 @@ class RadixCache {
     Tree tree_;
     detail::NamespaceTable namespaces_;
     std::vector<Root> roots_;
+    std::vector<std::uint32_t> free_roots_;  // records that are free; room for all of them
     std::uint32_t default_root_ = detail::no_root;
     detail::PageBits in_tree_;  // pages that a lookup can find
+    std::vector<NodeId> path_;  // of the request at hand, from the top down; kept for its memory
     std::vector<State*> leases_;
-    std::vector<State*> spare_states_;  // states of dead leases, whose buffers are used again
+    std::vector<State*> spare_states_;  // states of dead leases, whose small buffers are used again
     std::size_t pinned_pages_ = 0;      // in the tree, on pinned nodes
     std::size_t detached_pages_ = 0;    // on nodes of detached trees
     // Pages in the tree that some lease also holds privately (a fork of the one that published them):

@@ -68,8 +68,9 @@ struct TreeMatch {
 ///
 /// Invalidation: node ids stay valid until their node is removed or joined away. Spans from `tokens`
 /// and `values` are invalidated by every non-const call.
-/// Exceptions: `insert`, `split` and `add_root` throw std::bad_alloc and then have changed nothing. All
-/// else is noexcept. Threads: const calls may run side by side; anything else needs the tree alone.
+/// Exceptions: `insert`, `split` and `add_root` throw std::bad_alloc, `insert` and the constructor also
+/// InvalidArgument; then nothing has changed. `audit` allocates its report. All else is noexcept, and
+/// what it requires is only asserted: this is the floor that the caches stand on. Threads: const calls may run side by side; anything else needs the tree alone.
 template <token_type T, class Value, class NodeData>
 class RadixTree {
     static_assert(std::is_trivially_copyable_v<Value> && std::is_trivially_copyable_v<NodeData>);
@@ -90,7 +91,12 @@ class RadixTree {
     // --- Finding ---------------------------------------------------------------------------------
 
     /// Follows `tokens` from `root` as far as whole pages agree. Changes nothing.
-    [[nodiscard]] TreeMatch find(NodeId root, std::span<const T> tokens) const noexcept;
+    [[nodiscard]] TreeMatch find(NodeId root, std::span<const T> tokens) const noexcept {
+        return find(root, tokens, [](NodeId) noexcept {});
+    }
+    /// The same, calling `visit(node)` for each node of which anything matched, from the top down.
+    template <class Visit>
+    [[nodiscard]] TreeMatch find(NodeId root, std::span<const T> tokens, Visit&& visit) const;
 
     /// Of the page that follows a match, how many leading tokens agree with some page that stands
     /// there, and the node and page index where (M8). `tokens`: what follows the matched pages.
@@ -131,6 +137,20 @@ class RadixTree {
                nodes_[id].generation == handle.generation;
     }
 
+    /// Asks the processor for a node that will be looked at soon.
+    void prefetch(NodeId node) const noexcept { __builtin_prefetch(&at(node)); }
+    /// The same for all that removing a leaf, or its tail, is going to touch; reads the node itself.
+    void prefetch_removal(NodeId leaf) const noexcept {
+        const Node& node = at(leaf);
+        children_.prefetch(node.hash);
+        __builtin_prefetch(&links(leaf));
+        __builtin_prefetch(node.run);
+        prefetch(node.parent);
+        for (std::uint32_t i = 0; i < node.pages && i < 512; i += 64 / sizeof(Value)) {
+            __builtin_prefetch(node.values + (node.pages - 1 - i));
+        }
+    }
+
     /// The next node of a depth-first walk of the subtree under `top`, `top` itself excluded; no_node
     /// at its end. Parents come before children. Needs no stack: start with `next_in(top, top)`.
     [[nodiscard]] NodeId next_in(NodeId top, NodeId node) const noexcept {
@@ -161,7 +181,8 @@ class RadixTree {
     /// Adds a child under `parent`: a run of its own with a copy of `tokens` (a whole number of pages,
     /// at least one) and one value a page. The new child becomes the first one.
     /// Requires: no child of `parent` has the same first page. Throws std::bad_alloc; InvalidArgument
-    /// for a run of 2^32 − 1 pages or more, or one whose bytes overflow.
+    /// for anything but whole pages with a value each, for 2^32 − 1 pages or more, and for a run
+    /// whose bytes overflow.
     NodeId insert(NodeId parent, std::span<const T> tokens, std::span<const Value> values);
 
     /// Cuts a node in two after its first `keep` pages (0 < keep < pages). The lower part keeps the id,
@@ -361,19 +382,29 @@ auto RadixTree<T, Value, NodeData>::step_down(NodeId parent,
         hash_under(parent, tokens.data()),
         [&](std::uint32_t candidate) noexcept {
             const Node& node = nodes_[candidate];
-            return node.parent == parent && (common = common_pages(node, tokens)) != 0;
+            if (node.parent != parent) return false;
+            // Most likely it is the one. Then the next step looks for what follows its tokens: ask
+            // for that slot while the tokens of this one are still on their way.
+            const std::size_t node_tokens = node.pages * page_tokens_;
+            if (node.child_count > 1 && tokens.size() - node_tokens >= page_tokens_ &&
+                tokens.size() > node_tokens) {
+                children_.prefetch(hash_under(NodeId{candidate}, tokens.data() + node_tokens));
+            }
+            return (common = common_pages(node, tokens)) != 0;
         },
         [&](std::uint32_t clue) noexcept { runs_.foresee(clue); });
     return {NodeId{found}, common};
 }
 
 template <token_type T, class Value, class NodeData>
-TreeMatch RadixTree<T, Value, NodeData>::find(NodeId root,
-                                              std::span<const T> tokens) const noexcept {
+template <class Visit>
+TreeMatch RadixTree<T, Value, NodeData>::find(NodeId root, std::span<const T> tokens,
+                                              Visit&& visit) const {
     TreeMatch match{root, at(root).pages, 0};
     while (tokens.size() >= page_tokens_) {
         const Step step = step_down(match.node, tokens);
         if (step.pages == 0) break;
+        visit(step.node);
         match.node = step.node;
         match.node_pages = step.pages;
         match.pages += step.pages;
@@ -415,7 +446,13 @@ NodeId RadixTree<T, Value, NodeData>::insert(NodeId parent, std::span<const T> t
                                       tokens.size());
     }
     const auto count = static_cast<std::uint32_t>(new_pages);
-    KVSTEM_ASSERT(count > 0 && tokens.size() == count * page_tokens_);
+    if (count == 0 || tokens.size() != count * page_tokens_) {
+        detail::fail<InvalidArgument>("%zu tokens are not a whole number of pages of %zu",
+                                      tokens.size(), page_tokens_);
+    }
+    if (!std::is_empty_v<Value> && values.size() != count) {
+        detail::fail<InvalidArgument>("%zu values for %u pages", values.size(), count);
+    }
     // Everything that can fail comes first; a node id taken for nothing is given back.
     children_.reserve_one();
     const NodeId id{nodes_.take()};
@@ -433,7 +470,6 @@ NodeId RadixTree<T, Value, NodeData>::insert(NodeId parent, std::span<const T> t
     run->deepest_node = static_cast<std::uint32_t>(id);
     std::memcpy(static_cast<void*>(run->tokens()), tokens.data(), tokens.size_bytes());
     if constexpr (!std::is_empty_v<Value>) {
-        KVSTEM_ASSERT(values.size() == count);
         std::memcpy(static_cast<void*>(runs_.values(run)), values.data(), values.size_bytes());
     }
     Node& node = at(id);

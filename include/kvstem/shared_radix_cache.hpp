@@ -189,6 +189,12 @@ class SharedLease {
         cache_->waiting_.wake();
         return published;
     }
+    std::size_t publish(Tokens tokens) {
+        const auto lock = this->lock();
+        const std::size_t published = lease_.publish(tokens);
+        cache_->waiting_.wake();
+        return published;
+    }
     std::size_t switch_to_tree() {
         const auto lock = this->lock();
         const std::size_t switched = lease_.switch_to_tree();

@@ -31,20 +31,30 @@ struct SlidingWindow {
     /// The positions that have to be held at any time are at most L = (W − 1) + retained + (interval −
     /// 1) + ahead neighbours, and L neighbours touch at most ⌈(L − 1) / P⌉ + 1 pages.
     [[nodiscard]] constexpr std::size_t bound_pages(std::size_t page_tokens) const noexcept {
-        return pages_touched(window_tokens - 1 + retained_tokens, page_tokens);
+        return pages_touched(behind(), page_tokens);
     }
     /// The same while a position is anchored (W4): from W − 1 positions before it to W − 1 past it.
     [[nodiscard]] constexpr std::size_t anchored_bound_pages(
         std::size_t page_tokens) const noexcept {
-        return pages_touched(std::max(window_tokens - 1 + retained_tokens, 2 * (window_tokens - 1)),
-                             page_tokens);
+        const std::size_t reach = window_tokens - 1;
+        const std::size_t both_sides = reach > ~reach ? ~std::size_t{0} : 2 * reach;
+        return pages_touched(std::max(behind(), both_sides), page_tokens);
     }
 
   private:
-    [[nodiscard]] constexpr std::size_t pages_touched(std::size_t behind,
+    [[nodiscard]] constexpr std::size_t behind() const noexcept {
+        const std::size_t reach = window_tokens - 1;
+        return retained_tokens > ~reach ? ~std::size_t{0} : reach + retained_tokens;
+    }
+    [[nodiscard]] constexpr std::size_t pages_touched(std::size_t reach,
                                                       std::size_t page_tokens) const noexcept {
-        const std::size_t others = behind + (interval_tokens - 1) + ahead_tokens - 1;
-        return others / page_tokens + (others % page_tokens != 0 ? 1 : 0) + 1;
+        // Saturates: windows near the limit of size_t must not wrap to small ones.
+        std::size_t others = reach;
+        for (const std::size_t more : {interval_tokens - 1, ahead_tokens - 1}) {
+            others = more > ~others ? ~std::size_t{0} : others + more;
+        }
+        const std::size_t pages = others / page_tokens + (others % page_tokens != 0 ? 1 : 0);
+        return pages == ~std::size_t{0} ? pages : pages + 1;
     }
 };
 

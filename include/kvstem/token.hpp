@@ -57,10 +57,12 @@ template <class T>
 inline constexpr bool compares_as_bytes =
     (std::is_integral_v<T> || std::is_enum_v<T>) && !has_own_token_hash<T>;
 
-/// What a sequence may consist of: any trivially copyable, equality-comparable type that can be
-/// hashed, either by its bytes (no padding, no two encodings of one value) or by `token_hash`.
+/// What a sequence may consist of: any trivially copyable, equality-comparable type of ordinary
+/// alignment (but bool) that can be hashed, either by its bytes (no padding, no two encodings of one
+/// value) or by `token_hash`. Comparing must not throw.
 template <class T>
 concept token_type = std::is_trivially_copyable_v<T> && std::equality_comparable<T> &&
+                     !std::is_same_v<T, bool> && alignof(T) <= alignof(std::max_align_t) &&
                      (std::has_unique_object_representations_v<T> || has_own_token_hash<T>);
 
 }  // namespace kvstem

@@ -273,3 +273,36 @@ TEST_CASE("an engine refuses rows and states of another shape", "[engine]") {
     CHECK_THROWS_AS(states.load_state(state), InvalidArgument);
     CHECK_FALSE(states.cut(1));
 }
+
+TEST_CASE("a windowed engine over pages answers at any length in a pool of its bound, warm as cold",
+          "[W1][W2][X1]") {
+    const auto model = std::make_shared<Model>(Model::from_seed(presets::windowed_tiny(), 9));
+    const std::size_t window = model->config().sliding_window();
+    const Tokens prompt = support::some_tokens(37, model->config().vocab_size, 4);
+    const Answer expected = uncached(model, prompt, 400, {});
+    const std::size_t pages = (prompt.size() + page - 1) / page +
+                              kvstem::SlidingWindow{.window_tokens = window}.bound_pages(page);
+    PagedEngine engine(model, pages, page);
+    PrefixCachedEngine cached(engine, {.window_pages = kvstem::WindowPages::given_back});
+    for (const std::size_t reused : {std::size_t{0}, prompt.size() - 1}) {
+        const auto before = cached.stats().reused_tokens;
+        const Answer answer = cached_answer(cached, prompt, 400, {});
+        CHECK(answer.tokens == expected.tokens);
+        CHECK(answer.logits == expected.logits);
+        // Whole pages of the prompt; its partial one was given to later positions.
+        CHECK(cached.stats().reused_tokens - before == reused / page * page);
+        CHECK(cached.audit().ok());
+    }
+}
+
+TEST_CASE("an engine that mixes full and windowed layers keeps its pages and runs out of them",
+          "[W1]") {
+    const auto model = std::make_shared<Model>(Model::from_seed(presets::mixed_window_tiny(), 9));
+    const Tokens prompt = support::some_tokens(37, model->config().vocab_size, 4);
+    PagedEngine engine(model, 12, page);
+    PrefixCachedEngine cached(engine, {.window_pages = kvstem::WindowPages::given_back});
+    const auto result = cached.generate(prompt, {.max_new_tokens = 100});
+    CHECK(result.finish == kvstem::FinishReason::out_of_pages);
+    CHECK(result.tokens == Tokens(uncached(model, prompt, result.tokens.size(), {}).tokens));
+    CHECK(result.tokens.size() == 12 * page - prompt.size() + 1);
+}

@@ -2,6 +2,7 @@
 // PagePool, and the counters and bit sets it and RadixCache are made of.
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -68,13 +69,28 @@ TEST_CASE("taking several pages is all or nothing", "[G2]") {
     CHECK(pool.acquire(std::span<PageId>()));
 }
 
-TEST_CASE("free pages are handed out lowest id first", "[G2]") {
+TEST_CASE("free pages are handed out in ascending order, going round from the last large release",
+          "[G2]") {
     const std::size_t capacity = 64 * 64 + 130;
     PagePool pool(capacity);
     Ids all = take(pool, capacity);
     for (std::uint32_t i = 0; i < capacity; ++i) REQUIRE(all[i] == PageId{i});
     pool.release(ids({4097, 70, 3, 4096}));
-    CHECK(take(pool, 4) == ids({3, 70, 4096, 4097}));
+    CHECK(take(pool, 4) == ids({4096, 4097, 3, 70}));
+}
+
+TEST_CASE("pages that were given back together are taken together, whatever else is free", "[G2]") {
+    PagePool pool(4096);
+    const Ids all = take(pool, 4096);
+    const auto part = [&all](std::size_t from, std::size_t n) {
+        return std::span<const PageId>(all).subspan(from, n);
+    };
+    for (std::uint32_t i = 0; i < 1000; i += 7) pool.release(PageId{i});  // small holes everywhere
+    pool.release(part(2000, 100));
+    pool.release(part(3000, 20));  // smaller, and later: does not decide
+    const Ids taken = take(pool, 100);
+    CHECK(std::equal(taken.begin(), taken.end(), part(2000, 100).begin()));
+    CHECK(take(pool, 20).front() == PageId{3000});  // it goes on from there
 }
 
 TEST_CASE("giving back a page that nobody holds is an error that changes nothing", "[G2]") {
@@ -285,8 +301,11 @@ TEST_CASE("a failed count leaves the counters as they were", "[R1]") {
 TEST_CASE("pages of a span are visited as words of neighbours, each page once", "[G1]") {
     const auto words_of = [](const Ids& pages) {
         std::vector<std::pair<std::uint32_t, std::uint64_t>> words;
-        kvstem::detail::for_each_word(
-            pages, [&](std::uint32_t word, std::uint64_t bits) { words.emplace_back(word, bits); });
+        kvstem::detail::for_each_word(pages,
+                                      [&](std::uint32_t word, std::uint64_t bits, std::size_t n) {
+                                          CHECK(n == static_cast<std::size_t>(std::popcount(bits)));
+                                          words.emplace_back(word, bits);
+                                      });
         return words;
     };
     Ids run;

@@ -203,6 +203,40 @@ TEST_CASE("an anchor that the pool has no pages for changes nothing", "[W4][L4]"
     CHECK(lease.kept_from() == 2);
 }
 
+TEST_CASE("the holes of a long answer are no pages: an anchor still fits", "[W4][L4][E4]") {
+    Cache cache({.page_tokens = 4}, PagePool(32));
+    auto [admission, lease] = cache.acquire_sliding(tokens(4), {.window_tokens = 8});
+    REQUIRE(admission == Admission::granted);
+    lease.wrote(tokens(4));
+    for (int i = 0; i < 200; ++i) {
+        lease.wrote(tokens(1));
+        lease.slide();
+    }
+    REQUIRE(lease.block_table().size() > 32);
+    CHECK(lease.anchor(lease.written()) == Admission::granted);
+    CHECK(lease.grow_to(lease.capacity() + 4) == Admission::granted);
+    CHECK(lease.grow_to(lease.capacity() + 4 * 32) == Admission::never_fits);
+    CHECK(cache.audit().ok());
+}
+
+TEST_CASE("of a request that slides only the prompt is published, so that it never runs dry",
+          "[W1][W2][P5]") {
+    const SlidingWindow slide{.window_tokens = 8, .interval_tokens = 3};
+    Cache cache({.page_tokens = 4}, PagePool(3 + slide.bound_pages(4)));
+    const auto prompt = tokens(10);
+    auto [admission, lease] = cache.acquire_sliding(prompt, slide);
+    REQUIRE(admission == Admission::granted);
+    CHECK(lease.publish(prompt) == 2);
+    for (int i = 0; i < 200; ++i) {
+        REQUIRE(lease.written() < lease.capacity());
+        lease.wrote(tokens(1));
+        CHECK(lease.publish() == 0);
+        lease.slide();
+    }
+    CHECK(cache.cached_pages() == 2);
+    CHECK(cache.audit().ok());
+}
+
 TEST_CASE("admission reserves by the bound", "[W1][E4]") {
     const SlidingWindow window{.window_tokens = 8};  // 2 rows a page: 5 pages
     REQUIRE(window.bound_pages(2) == 5);
@@ -258,4 +292,21 @@ TEST_CASE("a window of nothing, and one beyond all bounds, are refused", "[R3]")
         Admission::never_fits);
     CHECK(cache.free_pages() == 40);
     CHECK(cache.stats().leases == 0);
+    // Sums that would wrap to something small.
+    Cache wide({.page_tokens = std::size_t{1} << 40}, PagePool(1 << 20));
+    const SlidingWindow wraps{.window_tokens = (std::size_t{1} << 63) + 1,
+                              .retained_tokens = std::size_t{1} << 63};
+    CHECK(wide.acquire_sliding(tokens(5), wraps).admission == Admission::never_fits);
+    CHECK(wraps.anchored_bound_pages(1) > (std::size_t{1} << 62));
+}
+
+TEST_CASE("a model that mixes full and windowed layers is told why it may not slide", "[W1]") {
+    Cache cache({.page_tokens = 2}, PagePool(40));
+    std::string message;
+    try {
+        (void)cache.acquire_sliding(tokens(5), {.window_tokens = 0});
+    } catch (const InvalidArgument& error) {
+        message = error.what();
+    }
+    CHECK_THAT(message, ContainsSubstring("mixes full and windowed layers needs every page"));
 }

@@ -38,7 +38,8 @@ class ChildTable {
             current_ = allocate(smallest_capacity);
             zero_all(current_);
         }
-        if (next_.slots == nullptr && (size_ + 1) * 10 > current_.capacity * 7) {
+        if (next_.slots == nullptr &&
+            std::uint64_t{size_ + 1} * 10 > std::uint64_t{current_.capacity} * 7) {
             start_resize(allocate(current_.capacity + current_.capacity / 2));
         }
     }
@@ -90,10 +91,15 @@ class ChildTable {
         }
         --size_;
         if (next_.slots == nullptr && current_.capacity > smallest_capacity &&
-            size_ * 100 < current_.capacity * 15) {
+            std::uint64_t{size_} * 100 < std::uint64_t{current_.capacity} * 15) {
             shrink();
         }
         advance();
+    }
+
+    /// Asks the processor for the slot at which a lookup of `hash` will begin.
+    void prefetch(std::uint32_t hash) const noexcept {
+        if (current_.slots != nullptr) __builtin_prefetch(current_.slots + home(current_, hash));
     }
 
     [[nodiscard]] std::size_t size() const noexcept { return size_; }

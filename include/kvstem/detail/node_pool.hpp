@@ -129,7 +129,8 @@ class NodePool {
             }
         }
         const std::size_t added = segments_.size();
-        if (added >= (1ull << 32) / segment_slots) throw_out_of_ids();
+        // The last segment stays unused: no id may be 2^32 − 1, and end_id() must not wrap.
+        if (added + 1 >= (1ull << 32) / segment_slots) throw_out_of_ids();
         if (room_.size() * 64 <= added) room_.push_back(0);
         segments_.push_back(nullptr);
         room_[added / 64] |= 1ull << (added % 64);

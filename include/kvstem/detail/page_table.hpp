@@ -22,6 +22,12 @@ class PageTable {
     ~PageTable() { ::operator delete(data_); }
 
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
+    /// Gives the memory back.
+    void clear() noexcept {
+        ::operator delete(std::exchange(data_, nullptr));
+        size_ = capacity_ = 0;
+    }
     [[nodiscard]] PageId* data() noexcept { return data_; }
     [[nodiscard]] PageId& operator[](std::size_t i) noexcept { return data_[i]; }
     [[nodiscard]] PageId operator[](std::size_t i) const noexcept { return data_[i]; }

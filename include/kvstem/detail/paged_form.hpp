@@ -28,13 +28,15 @@ class PagedForm {
     struct Request {
         std::size_t reused = 0;
         bool has_logits = false;  // of the prompt, without computing anything
+        bool slides = false;      // the model's window, and the prompt is in the cache
         typename Cache::Lease lease{};
     };
 
     template <class Options>
-    PagedForm(Engine& engine, const Options&)
+    PagedForm(Engine& engine, const Options& options)
         : engine_(engine),
-          cache_({.page_tokens = engine.page_tokens()}, PagePool(checked_capacity(engine))) {}
+          cache_({.page_tokens = engine.page_tokens()}, PagePool(checked_capacity(engine))),
+          gives_back_(options.gives_back()) {}
 
     [[nodiscard]] Request start(Tokens prompt, const Namespace& name, std::vector<float>&) {
         auto [admission, lease] = acquire(prompt, name);
@@ -44,7 +46,7 @@ class PagedForm {
                 prompt.size(), cache_.pages().capacity_pages(), cache_.page_tokens());
         }
         const std::size_t adopted = lease.adopted();
-        return {adopted, false, std::move(lease)};
+        return {adopted, false, false, std::move(lease)};
     }
 
     /// Calls `engine.forward` on tokens that follow the rows so far; `use` gets what it returns.
@@ -53,6 +55,7 @@ class PagedForm {
         KVSTEM_ASSERT(start == request.lease.written());
         use(engine_.forward(tokens, start, request.lease.block_table()));
         request.lease.wrote(tokens);
+        if (request.slides) request.lease.slide();
     }
 
     [[nodiscard]] bool make_room(Request& request, std::size_t positions) {
@@ -62,6 +65,9 @@ class PagedForm {
     void store(Request& request, Tokens, std::span<const float>, const Namespace&) {
         stored_ += request.lease.publish();
         request.lease.switch_to_tree();  // no work is in flight, so duplicates can go at once
+        if (request.slides || !bounded_) return;
+        request.slides = true;
+        request.lease.slide();
     }
 
     [[nodiscard]] std::size_t peek(Tokens prompt, const Namespace& name) const noexcept {
@@ -99,19 +105,38 @@ class PagedForm {
         return pages;
     }
 
+    [[nodiscard]] std::size_t window() const {
+        if constexpr (has_sliding_window<Engine>) return engine_.sliding_window();
+        return 0;
+    }
+
     [[nodiscard]] Acquired<typename Cache::Lease> acquire(Tokens prompt, const Namespace& name) {
         if constexpr (has_copy_rows<Engine>) {
-            return cache_.acquire(prompt, name, [this](PageId from, PageId to, std::size_t rows) {
+            return acquire(prompt, name, [this](PageId from, PageId to, std::size_t rows) {
                 engine_.copy_rows(from, to, rows);
             });
         } else {
-            return cache_.acquire(prompt, name);
+            return acquire(prompt, name, NoCopy{});
         }
+    }
+    template <class Copy>
+    [[nodiscard]] Acquired<typename Cache::Lease> acquire(Tokens prompt, const Namespace& name,
+                                                          Copy&& copy) {
+        bounded_ = false;
+        if (gives_back_ && window() != 0) {
+            auto sliding = cache_.acquire_sliding(prompt, {.window_tokens = window()}, name, copy);
+            bounded_ = sliding.admission == Admission::granted;
+            if (bounded_) return sliding;
+        }
+        // Without a window, or without room for its bound: as far as the pages go.
+        return cache_.acquire(prompt, name, copy);
     }
 
     Engine& engine_;
     Cache cache_;
     std::uint64_t stored_ = 0;
+    bool gives_back_;       // pages behind the window, if there is one
+    bool bounded_ = false;  // the call at hand slides
 };
 
 }  // namespace kvstem

@@ -29,15 +29,20 @@ void RadixCache<Pages, Policy, T>::give_state(State& state) noexcept {
     leases_[state.place]->place = state.place;
     leases_.pop_back();
     state.reset();
-    spare_states_.push_back(&state);
+    if (spare_states_.size() < most_spare_states) {
+        spare_states_.push_back(&state);
+    } else {
+        delete &state;
+    }
 }
 
-/// Makes a lease a reader of the tree, down to `node` (no_node: of none of its pages).
+/// Fills `path_` with the nodes from the top of the tree down to `node`; none for no_node.
 template <page_source Pages, eviction_policy Policy, token_type T>
-void RadixCache<Pages, Policy, T>::attach(State& state, NodeId node) noexcept {
-    ++roots_[state.root].leases;
-    state.node = node;
-    if (node != no_node) pin(node);
+void RadixCache<Pages, Policy, T>::note_path_to(NodeId node) {
+    path_.clear();
+    for (; node != no_node && !tree_.is_root(node); node = tree_.parent(node))
+        path_.push_back(node);
+    std::reverse(path_.begin(), path_.end());
 }
 
 template <page_source Pages, eviction_policy Policy, token_type T>
@@ -60,13 +65,15 @@ RadixMatch RadixCache<Pages, Policy, T>::peek(Tokens prompt, const Namespace& na
 
 template <page_source Pages, eviction_policy Policy, token_type T>
 auto RadixCache<Pages, Policy, T>::plan(Tokens prompt, const Namespace& name,
-                                        std::size_t more_pages) const noexcept -> Plan {
+                                        std::size_t more_pages) -> Plan {
     Plan plan;
+    path_.clear();
     plan.root = root_of(name);
     plan.table_pages = pages_for(prompt.size()) + more_pages;
     if (plan.root != detail::no_root && !prompt.empty()) {
         const std::size_t most = (prompt.size() - 1) / page_tokens() * page_tokens();
-        plan.match = tree_.find(roots_[plan.root].node, prompt.first(most));
+        plan.match = tree_.find(roots_[plan.root].node, prompt.first(most),
+                                [this](NodeId node) { path_.push_back(node); });
     }
     plan.fresh_pages = plan.table_pages - static_cast<std::size_t>(plan.match.pages);
     return plan;
@@ -128,10 +135,13 @@ auto RadixCache<Pages, Policy, T>::admit(Tokens prompt, const Namespace& name,
         });
     state.table.resize(matched);
     state.window = window;
+    state.prompt_pages = prompt.size() / page_tokens();
     state.shared_pages = matched;
     state.written = matched * page_tokens();
-    attach(state, node);
-    if (node != no_node) copy_path(node, roots_[state.root].node, state.table.view());
+    state.node = node;
+    ++roots_[state.root].leases;
+    if (node != no_node) path_.back() = node;  // the part above the cut, if there was one
+    pin_and_copy(path_, state.table.view());
     Lease lease(state);  // from here on it gives everything back if something fails
     const Admission admission = take_pages(state.table.unset(plan.fresh_pages));
     if (admission != Admission::granted) return {refuse(admission), Lease{}};
@@ -178,15 +188,21 @@ Admission RadixCache<Pages, Policy, T>::take_pages(std::span<PageId> out) {
     if (out.empty()) return Admission::granted;
     make_room(out.size());
     if (!pages_.acquire(out)) return Admission::exhausted;
+    // PagePool hands out free pages of its own and nothing else; of others that has to be seen.
+    if constexpr (!std::is_same_v<Pages, PagePool>) check_pages(out);
+    return Admission::granted;
+}
+
+template <page_source Pages, eviction_policy Policy, token_type T>
+void RadixCache<Pages, Policy, T>::check_pages(std::span<const PageId> pages) const {
     std::uint32_t largest = 0;
-    for (const PageId page : out) largest = std::max(largest, index_of(page));
-    if (largest >= pages_.capacity_pages() || in_tree_.contains_any(out)) {
+    for (const PageId page : pages) largest = std::max(largest, index_of(page));
+    if (largest >= in_tree_.capacity() || in_tree_.contains_any(pages)) {
         detail::fail<InvalidArgument>(
             "the page source handed out a page that is outside its capacity of %zu or in the tree; "
             "the largest id was %u",
-            std::size_t{pages_.capacity_pages()}, largest);
+            in_tree_.capacity(), largest);
     }
-    return Admission::granted;
 }
 
 /// M8: the first rows of the next page, where some cached page agrees with them. Looked for after the
@@ -208,12 +224,17 @@ void RadixCache<Pages, Policy, T>::adopt_partial_page(State& state, Tokens promp
 // --- Writing and growing -------------------------------------------------------------------------
 
 template <page_source Pages, eviction_policy Policy, token_type T>
-void RadixCache<Pages, Policy, T>::wrote(State& state, Tokens tokens) {
+void RadixCache<Pages, Policy, T>::check_room(const State& state, std::size_t tokens) const {
     const std::size_t room = state.table.size() * page_tokens() - state.written;
-    if (tokens.size() > room) {
+    if (tokens > room) {
         detail::fail<InvalidArgument>("%zu rows written at position %zu, but there is room for %zu",
-                                      tokens.size(), state.written, room);
+                                      tokens, state.written, room);
     }
+}
+
+template <page_source Pages, eviction_policy Policy, token_type T>
+void RadixCache<Pages, Policy, T>::wrote(State& state, Tokens tokens) {
+    check_room(state, tokens.size());
     // Once a window has slid nothing is published any more, and an endless answer is not remembered.
     if (state.slid_pages == 0) state.tail.insert(state.tail.end(), tokens.begin(), tokens.end());
     state.written += tokens.size();
@@ -224,7 +245,10 @@ Admission RadixCache<Pages, Policy, T>::grow_to(State& state, std::size_t positi
     const std::size_t held = state.table.size();
     const std::size_t wanted = pages_for(positions);
     if (wanted <= held) return Admission::granted;
-    if (wanted > pages_.capacity_pages()) return refuse(Admission::never_fits);
+    // Where a window has slid the table has holes, which are no pages.
+    const std::size_t holes =
+        state.slid_pages > state.shared_pages ? state.slid_pages - state.shared_pages : 0;
+    if (wanted - holes > pages_.capacity_pages()) return refuse(Admission::never_fits);
     if (!can_free(wanted - held, {})) return refuse(Admission::exhausted);
     state.table.reserve(wanted);
     const Admission admission = take_pages(state.table.unset(wanted - held));
@@ -235,13 +259,65 @@ Admission RadixCache<Pages, Policy, T>::grow_to(State& state, std::size_t positi
 
 // --- Publishing ----------------------------------------------------------------------------------
 
+/// Whether what a lease publishes would be found by anyone.
+template <page_source Pages, eviction_policy Policy, token_type T>
+bool RadixCache<Pages, Policy, T>::can_publish(const State& state) const noexcept {
+    return !roots_[state.root].detached && state.slid_pages == 0;
+}
+
+/// Of `tokens` tokens that follow the shared pages, those in whole pages that may be published. Of a
+/// request whose window slides only the prompt: its later pages are what keeps it within its bound.
+template <page_source Pages, eviction_policy Policy, token_type T>
+std::size_t RadixCache<Pages, Policy, T>::publishable(const State& state,
+                                                      std::size_t tokens) const noexcept {
+    std::size_t pages = tokens / page_tokens();
+    if (state.slides()) {
+        const std::size_t most =
+            state.prompt_pages - std::min(state.prompt_pages, state.shared_pages);
+        pages = std::min(pages, most);
+    }
+    return pages * page_tokens();
+}
+
 template <page_source Pages, eviction_policy Policy, token_type T>
 std::size_t RadixCache<Pages, Policy, T>::publish(State& state) {
+    const std::size_t whole = publishable(state, state.tail.size());
+    if (whole == 0 || !can_publish(state)) return 0;
+    const std::size_t published = publish_whole(state, Tokens(state.tail).first(whole));
+    state.tail.erase(state.tail.begin(), state.tail.begin() + static_cast<std::ptrdiff_t>(whole));
+    return published;
+}
+
+template <page_source Pages, eviction_policy Policy, token_type T>
+std::size_t RadixCache<Pages, Policy, T>::publish(State& state, Tokens tokens) {
+    if (!state.tail.empty() || !can_publish(state)) {
+        const std::size_t before = state.tail.size();
+        wrote(state, tokens);
+        std::size_t published = 0;
+        detail::on_failure([&] { published = publish(state); },
+                           [&]() noexcept {
+                               state.tail.erase(
+                                   state.tail.begin() + static_cast<std::ptrdiff_t>(before),
+                                   state.tail.end());
+                               state.written -= tokens.size();
+                           });
+        return published;
+    }
+    check_room(state, tokens.size());
+    const std::size_t whole = publishable(state, tokens.size());
+    state.tail.reserve(tokens.size() - whole);
+    const std::size_t published = whole == 0 ? 0 : publish_whole(state, tokens.first(whole));
+    state.tail.assign(tokens.begin() + static_cast<std::ptrdiff_t>(whole), tokens.end());
+    state.written += tokens.size();
+    return published;
+}
+
+/// Publishes whole pages: `tokens` are those of the positions that follow the lease's shared pages.
+template <page_source Pages, eviction_policy Policy, token_type T>
+std::size_t RadixCache<Pages, Policy, T>::publish_whole(State& state, Tokens tokens) {
     const Root& root = roots_[state.root];
-    const std::size_t whole = state.written / page_tokens() - state.shared_pages;
-    if (root.detached || whole == 0 || state.slid_pages != 0) return 0;
+    const std::size_t whole = tokens.size() / page_tokens();
     // The search goes on from the lease's own node: what was adopted is not compared again.
-    const Tokens tokens = Tokens(state.tail).first(whole * page_tokens());
     const NodeId from = state.node != no_node ? state.node : root.node;
     const TreeMatch match = tree_.find(from, tokens);
     const auto known = static_cast<std::size_t>(match.pages);
@@ -261,7 +337,7 @@ std::size_t RadixCache<Pages, Policy, T>::publish(State& state) {
             if constexpr (requires { policy_.reserve(std::size_t{}); }) {
                 policy_.reserve(fresh.size());
             }
-            state.duplicates.reserve(state.duplicates.size() + known);
+            detail::reserve_more(state.duplicates, known);
             if (cuts) end = cut(match.node, match.node_pages);
             if (!fresh.empty()) {
                 leaf = tree_.insert(end, tokens.subspan(known * page_tokens()), fresh);
@@ -288,8 +364,6 @@ std::size_t RadixCache<Pages, Policy, T>::publish(State& state) {
     note_duplicates(state, end, known);
     state.node = leaf != no_node ? leaf : end;
     state.shared_pages += whole;
-    state.tail.erase(state.tail.begin(),
-                     state.tail.begin() + static_cast<std::ptrdiff_t>(whole * page_tokens()));
     const std::size_t published = fresh.size();
     tree_.tidy();
     return published;
@@ -301,6 +375,7 @@ std::size_t RadixCache<Pages, Policy, T>::publish(State& state) {
 template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::note_duplicates(State& state, NodeId end,
                                                    std::size_t known) noexcept {
+    const std::size_t before = state.duplicates.size();
     std::size_t index = state.shared_pages + known;
     for (NodeId node = end; index > state.shared_pages; node = tree_.parent(node)) {
         const std::span<const PageId> values = tree_.values(node);
@@ -314,22 +389,25 @@ void RadixCache<Pages, Policy, T>::note_duplicates(State& state, NodeId end,
             }
         }
     }
+    std::reverse(state.duplicates.begin() + static_cast<std::ptrdiff_t>(before),
+                 state.duplicates.end());
 }
 
 template <page_source Pages, eviction_policy Policy, token_type T>
 std::size_t RadixCache<Pages, Policy, T>::switch_to_tree(State& state) noexcept {
+    const std::size_t switched = state.duplicates.size();
     std::size_t begin = state.shared_pages;
-    for (NodeId node = state.node; begin != 0; node = tree_.parent(node)) {
+    for (NodeId node = state.node; !state.duplicates.empty(); node = tree_.parent(node)) {
         const std::span<const PageId> values = tree_.values(node);
         begin -= values.size();
-        for (const std::uint32_t index : state.duplicates) {
-            if (index < begin || index >= begin + values.size()) continue;
+        // Their indices ascend: the last ones belong to the deepest nodes.
+        while (!state.duplicates.empty() && state.duplicates.back() >= begin) {
+            const std::uint32_t index = state.duplicates.back();
+            state.duplicates.pop_back();
             const PageId own = std::exchange(state.table[index], values[index - begin]);
             release_private({&own, 1}, state.shares_pages);
         }
     }
-    const std::size_t switched = state.duplicates.size();
-    state.duplicates.clear();
     return switched;
 }
 
@@ -350,6 +428,7 @@ auto RadixCache<Pages, Policy, T>::fork(State& state, Copy&& copy) -> Acquired<L
     detail::on_failure(
         [&] {
             child.table.reserve(whole + 1);
+            note_path_to(state.node);
             child.tail.assign(state.tail.begin(), state.tail.end());
             child.policy_data = state.policy_data;
             for (; retained < whole; ++retained) pages_.retain(state.table[retained]);
@@ -367,8 +446,9 @@ auto RadixCache<Pages, Policy, T>::fork(State& state, Copy&& copy) -> Acquired<L
     child.shares_pages = state.shares_pages = state.shares_pages || whole > state.shared_pages;
     std::copy(state.table.data() + state.shared_pages, state.table.data() + whole,
               child.table.data() + state.shared_pages);
-    attach(child, state.node);
-    copy_path(state.node, roots_[state.root].node, child.table.view().first(state.shared_pages));
+    child.node = state.node;
+    ++roots_[state.root].leases;
+    pin_and_copy(path_, child.table.view().first(state.shared_pages));
     Lease lease(child);  // from here on it gives everything back if something fails
     if (rows != 0) {
         const Admission admission = take_pages(child.table.unset(1));
@@ -447,7 +527,9 @@ Admission RadixCache<Pages, Policy, T>::cut_back(State& state, std::size_t posit
         state.shared_pages = whole;
         state.tail.swap(tail);
     } else {
-        state.tail.resize(position - state.shared_pages * page_tokens());
+        state.tail.erase(state.tail.begin() + static_cast<std::ptrdiff_t>(
+                                                  position - state.shared_pages * page_tokens()),
+                         state.tail.end());
     }
     state.written = position;
     state.adopted = std::min(state.adopted, position);

@@ -12,6 +12,11 @@ RadixCache<Pages, Policy, T>::RadixCache(RadixCacheOptions options, Pages pages,
       policy_(std::move(policy)),
       tree_(options.page_tokens),
       in_tree_(pages_.capacity_pages()) {
+    constexpr std::size_t most_positions = ~std::size_t{0} >> 1;
+    if (in_tree_.capacity() > most_positions / page_tokens()) {
+        detail::fail<InvalidArgument>("%zu pages of %zu tokens are more than 2^63 positions",
+                                      in_tree_.capacity(), page_tokens());
+    }
     if constexpr (requires { policy_.attach(std::size_t{}); }) {
         policy_.attach(std::size_t{pages_.capacity_pages()});
     }
@@ -44,9 +49,13 @@ template <page_source Pages, eviction_policy Policy, token_type T>
 std::uint32_t RadixCache<Pages, Policy, T>::root_for(const Namespace& name) {
     const std::uint32_t known = root_of(name);
     if (known != detail::no_root) return known;
-    std::uint32_t root = 0;
-    while (root < roots_.size() && roots_[root].node != no_node) ++root;
-    if (root == roots_.size()) roots_.push_back({});
+    if (free_roots_.empty()) {
+        // Room for every record there is, so that dropping a root never allocates.
+        detail::reserve_more(free_roots_, roots_.size() + 1);
+        roots_.push_back({});
+        free_roots_.push_back(static_cast<std::uint32_t>(roots_.size() - 1));
+    }
+    const std::uint32_t root = free_roots_.back();
     const NodeId node = tree_.add_root();
     std::uint32_t entry = 0;
     if (name.is_default()) {
@@ -55,6 +64,7 @@ std::uint32_t RadixCache<Pages, Policy, T>::root_for(const Namespace& name) {
         detail::on_failure([&] { entry = namespaces_.add(name, root + 1); },
                            [&]() noexcept { tree_.remove_root(node); });
     }
+    free_roots_.pop_back();
     roots_[root] = {node, entry, 0, false};
     tree_.data(node).pins = root;
     return root;
@@ -71,6 +81,7 @@ void RadixCache<Pages, Policy, T>::drop_root_if_unused(std::uint32_t root) noexc
     }
     tree_.remove_root(record.node);
     record = {};
+    free_roots_.push_back(root);
 }
 
 /// Takes a tree out of reach: what nobody reads is freed, the rest stays for its leases. Returns the
@@ -178,16 +189,21 @@ void RadixCache<Pages, Policy, T>::uncut(NodeId upper, NodeId lower) noexcept {
     tree_.join_with_parent(lower);
 }
 
+/// One more pin on a node; true if it was the first, so that the parent gets one too.
+template <page_source Pages, eviction_policy Policy, token_type T>
+bool RadixCache<Pages, Policy, T>::pin_node(Nodes& nodes, NodeId node) noexcept {
+    if (tree_.data(node).pins++ != 0) return false;
+    pinned_pages_ += tree_.pages(node);
+    policy_.pinned(nodes, node);
+    tree_.move_to_front(node);  // the next request most likely comes this way again
+    return true;
+}
+
 /// Pins a path: up to the first node that was pinned already.
 template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::pin(NodeId node) noexcept {
     Nodes nodes{tree_};
-    for (; !tree_.is_root(node); node = tree_.parent(node)) {
-        if (tree_.data(node).pins++ != 0) return;
-        pinned_pages_ += tree_.pages(node);
-        policy_.pinned(nodes, node);
-        tree_.move_to_front(node);  // the next request most likely comes this way again
-    }
+    while (!tree_.is_root(node) && pin_node(nodes, node)) node = tree_.parent(node);
 }
 
 /// Takes one pin off a path. Nodes that lose their last one become evictable, the deepest first, which
@@ -225,24 +241,35 @@ void RadixCache<Pages, Policy, T>::remove_node(NodeId node) noexcept {
     }
 }
 
-/// The pages on the path from below `top` down to `node`, in order; `out` has exactly that size.
+/// Pins a path, given from the top down, and copies its pages to `out`, which has exactly that size. One
+/// walk does both: on a long path, waiting for its nodes is most of the cost. That the ids are known
+/// lets the walk ask for nodes ahead, which following parents could not.
 template <page_source Pages, eviction_policy Policy, token_type T>
-void RadixCache<Pages, Policy, T>::copy_path(NodeId node, NodeId top,
-                                             std::span<PageId> out) const noexcept {
+void RadixCache<Pages, Policy, T>::pin_and_copy(std::span<const NodeId> path,
+                                                std::span<PageId> out) noexcept {
+    constexpr std::size_t ahead = 8;
+    Nodes nodes{tree_};
     std::size_t end = out.size();
-    while (end != 0 && node != top) {
-        // Slices of one run lie side by side, so a path that was split often is still one copy.
-        const PageId* first = tree_.values(node).data();
-        const PageId* const last = first + tree_.pages(node);
-        for (node = tree_.parent(node); node != top; node = tree_.parent(node)) {
-            const std::span<const PageId> above = tree_.values(node);
-            if (above.data() + above.size() != first) break;
-            first = above.data();
-        }
+    const PageId* first = nullptr;  // the slices of one run, side by side, are one copy
+    const PageId* last = nullptr;
+    const auto copy_run = [&]() noexcept {
+        if (first == nullptr) return;
         const auto pages = static_cast<std::size_t>(last - first);
         end -= pages;
         std::memcpy(out.data() + end, first, pages * sizeof(PageId));
+    };
+    bool pinning = true;  // until a node that was pinned already: what is above it is, too
+    for (std::size_t i = path.size(); i-- > 0;) {
+        if (i >= ahead) tree_.prefetch(path[i - ahead]);
+        pinning = pinning && pin_node(nodes, path[i]);
+        const std::span<const PageId> values = tree_.values(path[i]);
+        if (values.data() + values.size() != first) {
+            copy_run();
+            last = values.data() + values.size();
+        }
+        first = values.data();
     }
+    copy_run();
 }
 
 // --- Pages: the one place where they enter and leave the tree ------------------------------------
@@ -334,7 +361,21 @@ std::size_t RadixCache<Pages, Policy, T>::evict(std::size_t pages) noexcept {
     }
     counters_.evicted_pages += evicted;
     tree_.tidy();
+    look_ahead(nodes);
     return evicted;
+}
+
+/// The next eviction will wait for memory that nobody touched for long; the processor can fetch it now.
+/// Of the next victim, fetched last time, all that it refers to; of the one after it, the node.
+template <page_source Pages, eviction_policy Policy, token_type T>
+void RadixCache<Pages, Policy, T>::look_ahead([[maybe_unused]] Nodes& nodes) const noexcept {
+    if constexpr (requires { policy_.victim_after(nodes, no_node); }) {
+        const NodeId next = policy_.victim(nodes);
+        if (next == no_node) return;
+        tree_.prefetch_removal(next);
+        const NodeId after = policy_.victim_after(nodes, next);
+        if (after != no_node) tree_.prefetch(after);
+    }
 }
 
 /// Evicts from the tail of a leaf.

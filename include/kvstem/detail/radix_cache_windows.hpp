@@ -7,21 +7,27 @@
 namespace kvstem::inline KVSTEM_ABI {
 
 template <page_source Pages, eviction_policy Policy, token_type T>
+template <copy_hook Copy>
 auto RadixCache<Pages, Policy, T>::acquire_sliding(Tokens prompt, const SlidingWindow& window,
-                                                   const Namespace& name, const RequestHints& hints)
-    -> Acquired<Lease> {
-    if (window.window_tokens == 0 || window.interval_tokens == 0 || window.ahead_tokens == 0) {
+                                                   const Namespace& name, Copy&& copy,
+                                                   const RequestHints& hints) -> Acquired<Lease> {
+    if (window.window_tokens == 0) {
         detail::fail<InvalidArgument>(
-            "a sliding window of %zu positions, interval %zu, step %zu: each must be at least 1",
-            window.window_tokens, window.interval_tokens, window.ahead_tokens);
+            "a window of 0 positions: a model may slide only if all its layers attend to one "
+            "window; "
+            "one that mixes full and windowed layers needs every page, and is served by acquire");
     }
-    // Checked apart from the sum: a window near the limit of size_t must not wrap to a small one.
-    const std::size_t most = pages_.capacity_pages();
-    for (const std::size_t part : {window.window_tokens, window.retained_tokens,
-                                   window.interval_tokens, window.ahead_tokens}) {
-        if (part / 2 / page_tokens() > most) return {refuse(Admission::never_fits), Lease{}};
+    if (window.interval_tokens == 0 || window.ahead_tokens == 0) {
+        detail::fail<InvalidArgument>(
+            "a slide interval of %zu and steps of %zu positions: each "
+            "must be at least 1",
+            window.interval_tokens, window.ahead_tokens);
     }
-    return admit(prompt, name, window, NoCopy{}, hints);
+    // Before the sums of the plan, which could wrap.
+    if (window.bound_pages(page_tokens()) > pages_.capacity_pages()) {
+        return {refuse(Admission::never_fits), Lease{}};
+    }
+    return admit(prompt, name, window, copy, hints);
 }
 
 template <page_source Pages, eviction_policy Policy, token_type T>
@@ -87,7 +93,10 @@ void RadixCache<Pages, Policy, T>::cut_back_sliding(State& state, std::size_t po
             "are held from %zu",
             position, shared, state.kept_from);
     }
-    if (state.slid_pages == 0) state.tail.resize(position - shared);
+    if (state.slid_pages == 0) {
+        state.tail.erase(state.tail.begin() + static_cast<std::ptrdiff_t>(position - shared),
+                         state.tail.end());
+    }
     state.written = position;
     state.adopted = std::min(state.adopted, position);
 }

@@ -227,7 +227,8 @@ class RunStore {
     bool choose_segment_to_clean() noexcept {
         const std::size_t unused =
             open_ == none ? 0 : segments_[open_].size_bytes - segments_[open_].used_bytes;
-        if (live_bytes_ * 100 >= (held_bytes_ - unused) * 92) return false;
+        const std::uint64_t in_use = held_bytes_ - unused;
+        if (std::uint64_t{live_bytes_} * 100 >= in_use * 92) return false;
         if (dead_since_futile_look_ < segment_bytes / 16) return false;
         std::uint32_t best = none;
         double best_share = 0.85;

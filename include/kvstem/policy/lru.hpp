@@ -50,6 +50,12 @@ struct LeastRecentlyUsed {
         return oldest_;
     }
 
+    /// The leaf that will most likely be the victim after a given one.
+    template <class Nodes>
+    [[nodiscard]] NodeId victim_after(Nodes& nodes, NodeId victim) const noexcept {
+        return nodes.order(victim).newer;
+    }
+
   private:
     template <class Nodes>
     void insert_behind(Nodes& nodes, NodeId before, NodeId node) noexcept {

@@ -71,6 +71,7 @@ class PagedEngine : public EngineBase {
     [[nodiscard]] std::size_t page_bytes() const noexcept {
         return page_tokens() * position_bytes();
     }
+    [[nodiscard]] std::size_t sliding_window() const noexcept { return config().sliding_window(); }
 
     std::span<const float> forward(std::span<const Token> tokens, std::size_t start,
                                    std::span<const PageId> block_table) {
