@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Two KV types that know nothing of this library, and what each needs to be cached: one that is ours
-// gets members, one that belongs to an engine gets a specialisation of kv_traits.
+// Two KV types that know nothing of this library, and what each needs to be cached: one that is
+// ours gets members, one that belongs to an engine gets a specialisation of kv_traits.
 
 #include <cstddef>
 #include <cstdint>

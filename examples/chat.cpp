@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A conversation that is warm from its second turn on: several users talk to one model over one system
-// prompt, every answer is computed with the cache and without it, and the two are compared bit for bit.
+// A conversation that is warm from its second turn on: several users talk to one model over one
+// system prompt, every answer is computed with the cache and without it, and the two are compared
+// bit for bit.
 
 #include <fmt/format.h>
 
@@ -233,7 +234,8 @@ class Conversations {
         return done;
     }
 
-    /// The last sampled token was never computed: the KV ends before it, and so does what is stored.
+    /// The last sampled token was never computed: the KV ends before it, and so does what is
+    /// stored.
     void store(Tokens text, Answer answer) {
         auto logits = answer.pending_logits(language_.config().vocab_size);
         cache_.store(text.first(answer.kv.length()), std::move(answer.kv), std::move(logits));

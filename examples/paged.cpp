@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Many users on one system prompt, batched over paged KV: with the cache, the pages of that prompt are
-// computed once and held once. Both runs are shown side by side, and every answer is compared bit for
-// bit.
+// Many users on one system prompt, batched over paged KV: with the cache, the pages of that prompt
+// are computed once and held once. Both runs are shown side by side, and every answer is compared
+// bit for bit.
 
 #include <fmt/core.h>
 

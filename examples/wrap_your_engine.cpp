@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// An engine that knows nothing of this library, and what it needs so that prompts which begin alike are
-// computed only where they differ: its rows can be read and written.
+// An engine that knows nothing of this library, and what it needs so that prompts which begin alike
+// are computed only where they differ: its rows can be read and written.
 
 #include <algorithm>
 #include <array>
@@ -81,7 +81,8 @@ int main() {
     kvstem::PrefixCachedEngine cached(engine, {.block_tokens = 16, .max_bytes = 64 << 20});
     // [/readme:wrap]
 
-    // Three prompts that begin alike, as prompts with one system prompt do; the last is the first again.
+    // Three prompts that begin alike, as prompts with one system prompt do; the last is the first
+    // again.
     std::vector<int> system(200);
     for (std::size_t i = 0; i < system.size(); ++i) system[i] = static_cast<int>(i * 31 % 128);
     bool equal = true;

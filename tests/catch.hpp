@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The one file that includes Catch2: version 2.13 or 3, whichever is installed, under one set of names.
+// The one file that includes Catch2: version 2.13 or 3, whichever is installed, under one set of
+// names.
 #pragma once
 
 #if __has_include(<catch2/catch_test_macros.hpp>)

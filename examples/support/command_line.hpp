@@ -28,8 +28,8 @@ class UsageError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// The options of one example. Each is bound to a variable, whose value before `parse` is the default
-/// that --help shows.
+/// The options of one example. Each is bound to a variable, whose value before `parse` is the
+/// default that --help shows.
 ///
 ///     std::size_t users = 3;
 ///     support::CommandLine line("chat", "A conversation, cold and warm.");
@@ -125,8 +125,8 @@ class CommandLine {
     std::vector<Option> options_;
 };
 
-/// Runs the body of `main`. Whatever the user can mend (an option, a file, a value) becomes one line
-/// on stderr and exit code 2; anything else that is thrown becomes one line and exit code 1.
+/// Runs the body of `main`. Whatever the user can mend (an option, a file, a value) becomes one
+/// line on stderr and exit code 2; anything else that is thrown becomes one line and exit code 1.
 template <class Body>
 int run_example(const char* name, Body body) {
     const auto complain = [name](const char* what, int exit_code) {

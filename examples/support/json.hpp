@@ -97,8 +97,8 @@ class JsonWriter {
     bool first_ = true;  // nothing stands yet at this depth
 };
 
-/// A file named on the command line. It is opened before the work starts, so that a name that cannot
-/// be written to is refused at once.
+/// A file named on the command line. It is opened before the work starts, so that a name that
+/// cannot be written to is refused at once.
 class OutputFile {
   public:
     /// Throws: UsageError.

@@ -46,7 +46,8 @@ enum class Style { plain, bold, dim, green, red };
     }));
 }
 
-/// Prints words between `indent` and the right margin; `label` stands in the indent of the first line.
+/// Prints words between `indent` and the right margin; `label` stands in the indent of the first
+/// line.
 inline void print_wrapped(std::string_view label, std::size_t indent, std::string_view text) {
     std::string line = fmt::format("{:<{}}", label, indent);
     bool empty = true;
@@ -68,8 +69,8 @@ inline void print_wrapped(std::string_view label, std::size_t indent, std::strin
     flush();
 }
 
-/// Rows under headings, each column as wide as its widest cell. The first `left_columns` columns are
-/// flush left, the others, numbers, flush right.
+/// Rows under headings, each column as wide as its widest cell. The first `left_columns` columns
+/// are flush left, the others, numbers, flush right.
 class Table {
   public:
     explicit Table(std::vector<std::string> headings, std::size_t left_columns = 0)

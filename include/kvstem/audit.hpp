@@ -9,7 +9,8 @@
 
 namespace kvstem::inline KVSTEM_ABI {
 
-/// One invariant that does not hold, and the number of the node, entry, page or lease it was seen at.
+/// One invariant that does not hold, and the number of the node, entry, page or lease it was seen
+/// at.
 struct AuditFinding {
     const char* what;  ///< a sentence with static storage
     std::uint64_t subject;

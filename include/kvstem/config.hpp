@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Build configuration: the inline namespace, the internal assertion and what happens without exceptions.
+// Build configuration: the inline namespace, the internal assertion and what happens without
+// exceptions.
 //
 // Every header opens `namespace kvstem::inline KVSTEM_ABI`. The inline namespace carries the minor
-// version and whether internal assertions are on, so that two vendored copies of different versions,
-// or two units built with different settings, link side by side instead of sharing code silently.
+// version and whether internal assertions are on, so that two vendored copies of different
+// versions, or two units built with different settings, link side by side instead of sharing code
+// silently.
 //
 // What a user may define before the first include:
 //   KVSTEM_ASSERTIONS   1 checks the library's own invariants and aborts when one is broken,
 //                       0 does not. Default: 1 unless NDEBUG is defined.
-// Bad arguments to the caches, the pool and the engine wrapper are never left to these assertions: they
-// throw in every build (errors.hpp). Only RadixTree, the floor below, asserts what it requires.
+// Bad arguments to the caches, the pool and the engine wrapper are never left to these assertions:
+// they throw in every build (errors.hpp). Only RadixTree, the floor below, asserts what it
+// requires.
 #pragma once
 
 #include "version.hpp"

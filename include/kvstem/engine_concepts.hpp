@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What an engine offers so that PrefixCachedEngine can skip work for it: three forms, each a list of
-// named requirements.
+// What an engine offers so that PrefixCachedEngine can skip work for it: three forms, each a list
+// of named requirements.
 #pragma once
 
 #include <concepts>
@@ -25,10 +25,10 @@ namespace kvstem::inline KVSTEM_ABI {
 // |                           | rows, and returns the logits after the last of them                  |
 //
 // `tokens` is a `std::span<const Token>` and never empty. The logits are anything that converts to
-// `std::span<const float>`; they are copied at once. At `start` 0 a new sequence begins, whatever came
-// before; otherwise the positions below `start` are there, and what the engine holds from `start` on
-// belongs to a sequence that is over. An engine may throw whatever it likes, anywhere; it must only
-// be able to begin anew at the next call.
+// `std::span<const float>`; they are copied at once. At `start` 0 a new sequence begins, whatever
+// came before; otherwise the positions below `start` are there, and what the engine holds from
+// `start` on belongs to a sequence that is over. An engine may throw whatever it likes, anywhere;
+// it must only be able to begin anew at the next call.
 
 template <class Engine>
 concept has_vocab_size = requires(const Engine& engine) {
@@ -73,13 +73,14 @@ concept has_sliding_window = requires(const Engine& engine) {
 };
 
 /// An engine with memory for `capacity_pages()` page groups of `page_tokens()` positions and
-/// `page_bytes()` bytes, which attends over them in place: `forward(tokens, start, block_table)`, where
-/// position p lies in page block_table[p / P]. It writes rows only at the positions it computes.
-/// Optional: `copy_rows(from, to, rows)`, which copies the first rows of a page group in every layer;
-/// with it a prefix that ends inside a page is reused to the token. Optional: `sliding_window()`, W if
-/// every layer attends to the last W positions and no further, else 0. With it an answer may, if the
-/// wrapper is told so, hold no more than its prompt and a bound (SlidingWindow), however long it
-/// is; the block table then names no_page behind the window.
+/// `page_bytes()` bytes, which attends over them in place: `forward(tokens, start, block_table)`,
+/// where position p lies in page block_table[p / P]. It writes rows only at the positions it
+/// computes.
+/// Optional: `copy_rows(from, to, rows)`, which copies the first rows of a page group in every
+/// layer; with it a prefix that ends inside a page is reused to the token. Optional:
+/// `sliding_window()`, W if every layer attends to the last W positions and no further, else 0.
+/// With it an answer may, if the wrapper is told so, hold no more than its prompt and a bound
+/// (SlidingWindow), however long it is; the block table then names no_page behind the window.
 template <class Engine>
 concept paged_engine =
     has_vocab_size<Engine> && has_max_context<Engine> && has_forward_over_pages<Engine> &&
@@ -167,8 +168,8 @@ enum class EngineForm {
 
 namespace detail {
 
-/// The form that an engine has, or, if it has none yet, the one it seems to be meant for: the compiler
-/// then names what that one lacks, not what an engine of each other form would have.
+/// The form that an engine has, or, if it has none yet, the one it seems to be meant for: the
+/// compiler then names what that one lacks, not what an engine of each other form would have.
 template <class Engine>
 consteval EngineForm intended_form() noexcept {
     if (paged_engine<Engine>) return EngineForm::paged;
@@ -184,8 +185,8 @@ consteval EngineForm intended_form() noexcept {
     return state ? EngineForm::state : EngineForm::row;
 }
 
-/// Has everything. It stands in for an engine where another form's requirements are asked for, so that
-/// "one of three" is a conjunction: g++ explains those, and says nothing about a disjunction.
+/// Has everything. It stands in for an engine where another form's requirements are asked for, so
+/// that "one of three" is a conjunction: g++ explains those, and says nothing about a disjunction.
 struct EngineOfEveryForm {
     std::size_t vocab_size() const;
     std::size_t max_context() const;

@@ -2,7 +2,8 @@
 // What the library throws: one family of exceptions whose messages name the offending value.
 //
 // Three things can go wrong, and each is told in its own way:
-//   - a caller's mistake (a page size of 0, a KV whose length disagrees with its tokens, a lease that
+//   - a caller's mistake (a page size of 0, a KV whose length disagrees with its tokens, a lease
+//     that
 //     was already released) throws one of the types below, in every build, with nothing changed;
 //   - a normal outcome (a miss, a full pool, a request that can never fit) is a return value;
 //   - a fault of the library itself trips KVSTEM_ASSERT (config.hpp).

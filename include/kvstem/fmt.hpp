@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Formatters for {fmt} 9 and later. The only header of the library that needs more than the standard
-// library: include it where you print, and link fmt::fmt there.
+// Formatters for {fmt} 9 and later. The only header of the library that needs more than the
+// standard library: include it where you print, and link fmt::fmt there.
 //
 //     fmt::print("{}\n", cache.stats());
 //
@@ -17,6 +17,8 @@
 // | PageId           | 7, or none                                                  |
 // | TreeMatch        | 12 pages to node 3 (2 of its pages)                         |
 //
+// And `to_prometheus(stats)`: the text exposition of all statistics.
+//
 // Every one takes the format specification of a string: width, fill and alignment, as in {:>12}.
 #pragma once
 
@@ -26,6 +28,8 @@
 #include <cstdint>
 #include <iterator>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -39,6 +43,16 @@
 #include "radix_cache.hpp"
 #include "radix_tree.hpp"
 #include "token.hpp"
+
+namespace kvstem::inline KVSTEM_ABI {
+
+/// A label of every sample that `to_prometheus` writes.
+struct MetricLabel {
+    std::string_view name;
+    std::string_view value;
+};
+
+}  // namespace kvstem
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
@@ -213,6 +227,131 @@ struct TextFormatter : fmt::formatter<fmt::string_view> {
         return fmt::formatter<fmt::string_view>::format({text.data(), text.size()}, context);
     }
 };
+
+/// One metric of the text exposition format: its help and type lines, and its one sample.
+template <class Number>
+void write_metric(TextBuffer& out, std::string_view name, std::string_view type,
+                  std::string_view help, std::string_view labels, Number value) {
+    print_to(out, "# HELP kvstem_{} {}\n# TYPE kvstem_{} {}\n", name, help, name, type);
+    print_to(out, "kvstem_{}{} {}\n", name, labels, value);
+}
+
+/// The metrics of one cache, written one after another with the same labels.
+struct MetricsWriter {
+    TextBuffer& out;
+    std::string_view labels;
+    void counter(std::string_view name, std::string_view help, std::uint64_t value) const {
+        write_metric(out, name, "counter", help, labels, value);
+    }
+    void gauge(std::string_view name, std::string_view help, std::size_t value) const {
+        write_metric(out, name, "gauge", help, labels, value);
+    }
+};
+
+inline void write_metrics(const MetricsWriter& to, const PrefixCacheStats& stats) {
+    to.counter("snapshot_hits_total", "Lookups that found a snapshot.", stats.hits);
+    to.counter("snapshot_misses_total", "Lookups that found none.", stats.misses);
+    to.counter("snapshot_queried_tokens_total", "Tokens of all prompts looked up.",
+               stats.queried_tokens);
+    to.counter("snapshot_hit_tokens_total", "Of these, tokens whose KV was reused.",
+               stats.hit_tokens);
+    to.counter("snapshot_missed_tokens_total", "Of these, tokens left to compute.",
+               stats.missed_tokens);
+    to.counter("snapshot_taken_total", "Hits that moved the snapshot out.", stats.taken);
+    to.counter("snapshot_stored_total", "Snapshots stored or replaced.", stats.stored);
+    to.counter("snapshot_replaced_total", "Of these, replaced.", stats.replaced);
+    to.counter("snapshot_refused_total", "Snapshots larger than the capacity.", stats.refused);
+    to.counter("snapshot_evictions_total", "Snapshots evicted to make room.", stats.evictions);
+    to.gauge("snapshot_entries", "Snapshots held.", stats.entries);
+    to.gauge("snapshot_bytes", "Bytes of KV, logits and tokens held.", stats.bytes);
+    to.gauge("snapshot_index_bytes", "Bytes of the index.", stats.index_bytes);
+    to.gauge("snapshot_namespaces", "Namespaces beside the default one.", stats.namespaces);
+}
+
+inline void write_metrics(const MetricsWriter& to, const RadixCacheStats& stats) {
+    to.counter("page_hits_total", "Granted requests that adopted something.", stats.hits);
+    to.counter("page_misses_total", "Granted requests that adopted nothing.", stats.misses);
+    to.counter("page_queried_tokens_total", "Prompt tokens of granted requests.",
+               stats.queried_tokens);
+    to.counter("page_hit_tokens_total", "Of these, tokens adopted.", stats.hit_tokens);
+    to.counter("page_missed_tokens_total", "Of these, tokens left to compute.",
+               stats.missed_tokens);
+    to.counter("page_partial_tokens_total",
+               "Of the adopted, copied from a page that agreed in part.", stats.partial_tokens);
+    to.counter("page_exhausted_total", "Requests for pages refused for now.", stats.exhausted);
+    to.counter("page_never_fits_total", "Requests for pages refused for good.", stats.never_fits);
+    to.counter("page_published_total", "Page groups that entered the tree.", stats.published_pages);
+    to.counter("page_duplicates_total", "Page groups published that stood there already.",
+               stats.duplicate_pages);
+    to.counter("page_evicted_total", "Page groups evicted.", stats.evicted_pages);
+    to.counter("page_dropped_total", "Page groups dropped by clear or drop.", stats.dropped_pages);
+    to.gauge("page_capacity", "Page groups there are.", stats.capacity_pages);
+    to.gauge("page_free", "Page groups held by nobody.", stats.free_pages);
+    to.gauge("page_cached", "Page groups in the tree.", stats.cached_pages);
+    to.gauge("page_pinned", "Of these, read by a lease.", stats.pinned_pages);
+    to.gauge("page_evictable", "Of these, read by nobody.", stats.evictable_pages);
+    to.gauge("page_leases", "Leases that live.", stats.leases);
+    to.gauge("page_namespaces", "Namespaces beside the default one.", stats.namespaces);
+    to.gauge("page_nodes", "Nodes of the tree.", stats.nodes);
+    to.gauge("page_index_bytes", "Bytes of the index.", stats.index_bytes);
+}
+
+inline void write_metrics(const MetricsWriter& to, const CachedEngineStats& stats) {
+    to.counter("engine_hits_total", "Calls that reused something.", stats.hits);
+    to.counter("engine_misses_total", "Calls that reused nothing.", stats.misses);
+    to.counter("engine_queried_tokens_total", "Prompt tokens of all calls.", stats.queried_tokens);
+    to.counter("engine_reused_tokens_total", "Of these, tokens reused.", stats.reused_tokens);
+    to.counter("engine_missed_tokens_total", "Of these, tokens computed.", stats.missed_tokens);
+    to.counter("engine_computed_tokens_total", "Tokens computed, answers included.",
+               stats.computed_tokens);
+    to.counter("engine_stored_blocks_total", "Blocks that entered the cache.", stats.stored_blocks);
+    to.counter("engine_evicted_blocks_total", "Blocks that left it to make room.",
+               stats.evicted_blocks);
+    to.gauge("engine_blocks", "Blocks held.", stats.blocks);
+    to.gauge("engine_capacity_blocks", "The most blocks there can be.", stats.capacity_blocks);
+    to.gauge("engine_bytes", "Bytes of KV held.", stats.bytes);
+}
+
+/// {name="value",…} with the escapes of the format: backslash, quote and line feed.
+inline void write_labels(TextBuffer& out, std::span<const MetricLabel> labels) {
+    const char* separator = "{";
+    for (const MetricLabel& label : labels) {
+        print_to(out, "{}{}=\"", separator, label.name);
+        for (const char c : label.value) {
+            if (c == '\n') {
+                print_to(out, "\\n");
+            } else if (c == '"' || c == '\\') {
+                print_to(out, "\\{}", c);
+            } else {
+                print_to(out, "{}", c);
+            }
+        }
+        print_to(out, "\"");
+        separator = ",";
+    }
+    if (!labels.empty()) print_to(out, "}}");
+}
+
+}  // namespace kvstem
+
+namespace kvstem::inline KVSTEM_ABI {
+
+/// The statistics of a cache in Prometheus' text exposition format, version 0.0.4: for each a line
+/// of help, one of its type, and one sample with the given labels. Counters end in _total. `stats`
+/// is a PrefixCacheStats, RadixCacheStats or CachedEngineStats. Label names must be valid for the
+/// format ([a-zA-Z_][a-zA-Z0-9_]*); values may be anything.
+///
+///     const kvstem::MetricLabel labels[] = {{"model", "llama-8b"}};
+///     fmt::print("{}", kvstem::to_prometheus(cache.stats(), labels));
+template <class Stats>
+[[nodiscard]] std::string to_prometheus(const Stats& stats,
+                                        std::span<const MetricLabel> labels = {}) {
+    detail::TextBuffer label_text;
+    detail::write_labels(label_text, labels);
+    detail::TextBuffer out;
+    detail::write_metrics({out, {label_text.data(), label_text.size()}}, stats);
+    return {out.data(), out.size()};
+}
 
 }  // namespace kvstem
 

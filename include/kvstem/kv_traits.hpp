@@ -10,8 +10,8 @@
 
 namespace kvstem::inline KVSTEM_ABI {
 
-/// How PrefixCache talks to a KV type. The primary template forwards to members; specialise it for a
-/// type you do not own:
+/// How PrefixCache talks to a KV type. The primary template forwards to members; specialise it for
+/// a type you do not own:
 ///
 ///     template <> struct kvstem::kv_traits<engine::State> {
 ///         static std::size_t length(const engine::State& kv) noexcept { return kv.n_past; }
@@ -26,10 +26,11 @@ namespace kvstem::inline KVSTEM_ABI {
 /// | `truncate(kv, n)`   | drops all positions from n on; with a copy constructor       | instead     |
 /// | `longest_cut(kv, n)`| the greatest length ≤ n it can be cut to, 0 if none; noexcept| if limited  |
 ///
-/// A type with `prefix`, or with `truncate` and a copy constructor, can be cut. Where both are there,
-/// `prefix` is used: it copies n positions instead of all. A type with neither is matched whole or not
-/// at all. `longest_cut` is for types that can be cut only here and there (a sliding window that has
-/// dropped early positions, a recurrent state with checkpoints); without it every cut is possible.
+/// A type with `prefix`, or with `truncate` and a copy constructor, can be cut. Where both are
+/// there, `prefix` is used: it copies n positions instead of all. A type with neither is matched
+/// whole or not at all. `longest_cut` is for types that can be cut only here and there (a sliding
+/// window that has dropped early positions, a recurrent state with checkpoints); without it every
+/// cut is possible.
 template <class KvCache>
 struct kv_traits {
     // Each function carries its requirement, so that the concepts below see what is missing instead

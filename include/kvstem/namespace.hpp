@@ -10,11 +10,11 @@
 
 namespace kvstem::inline KVSTEM_ABI {
 
-/// What has to be equal, beside the tokens, before state may be shared: KV computed under one adapter,
-/// model version or tenant is wrong, or another's secret, under a different one.
+/// What has to be equal, beside the tokens, before state may be shared: KV computed under one
+/// adapter, model version or tenant is wrong, or another's secret, under a different one.
 ///
-/// Each part is either absent or a string, and absent is not the empty string. Two namespaces are the
-/// same only if each of their parts is: adapter "X" is not salt "X", and ("a", "bc") is not
+/// Each part is either absent or a string, and absent is not the empty string. Two namespaces are
+/// the same only if each of their parts is: adapter "X" is not salt "X", and ("a", "bc") is not
 /// ("ab", "c") (M7). The strings are read during the call and not kept.
 ///
 ///     cache.acquire(prompt, {.adapter = "legal-lora", .version = "2"});

@@ -52,15 +52,16 @@ concept page_source = requires(Pages& pages, const Pages& view, std::span<PageId
 /// | held            | n    | –         | → n + 1  | → n − 1, or free |
 ///
 /// Free pages are handed out in ascending order, going round; each acquire begins where the largest
-/// release since the one before gave pages back, or else where that one ended. So pages that were given
-/// back together are taken together: the pages of one request stay side by side in the engine's memory,
-/// also after much coming and going, and every run is repeatable. A page costs one bit; only pages with
-/// more than one owner have a counter.
+/// release since the one before gave pages back, or else where that one ended. So pages that were
+/// given back together are taken together: the pages of one request stay side by side in the
+/// engine's memory, also after much coming and going, and every run is repeatable. A page costs one
+/// bit; only pages with more than one owner have a counter.
 ///
-/// Complexity: acquire and release O(pages), a whole word of 64 neighbouring free ids at a time, and a
-/// bit for each 4,096 pages passed over; retain and refs O(1). Memory: capacity / 8 bytes, and 8 to 16 bytes per page with several owners.
-/// Exceptions: InvalidArgument for a page that is not in the state the call needs, std::bad_alloc from
-/// `retain`; both change nothing. Threads: none of its own.
+/// Complexity: acquire and release O(pages), a whole word of 64 neighbouring free ids at a time,
+/// and a bit for each 4,096 pages passed over; retain and refs O(1). Memory: capacity / 8 bytes,
+/// and 8 to 16 bytes per page with several owners.
+/// Exceptions: InvalidArgument for a page that is not in the state the call needs, std::bad_alloc
+/// from `retain`; both change nothing. Threads: none of its own.
 class PagePool {
   public:
     /// At most 2^32 − 1 pages; throws InvalidArgument beyond.
@@ -92,12 +93,12 @@ class PagePool {
         begin_at(page, 1);
         return true;
     }
-    /// One owner less for each page of the span. If one of them has no owner to lose (it is free, or
-    /// stands in the span more often than it is held), nothing is released at all.
+    /// One owner less for each page of the span. If one of them has no owner to lose (it is free,
+    /// or stands in the span more often than it is held), nothing is released at all.
     void release(std::span<const PageId> pages);
 
-    /// The number of owners of a page, 0 if it is free. Throws InvalidArgument for an id outside the
-    /// pool.
+    /// The number of owners of a page, 0 if it is free. Throws InvalidArgument for an id outside
+    /// the pool.
     [[nodiscard]] std::uint32_t refs(PageId page) const {
         require_in_range(page);
         return is_free(index_of(page)) ? 0 : 1 + extra_.count(index_of(page));

@@ -4,7 +4,8 @@
 //     std::fputs(kvstem::to_text(cache).c_str(), stdout);
 //     std::ofstream("tree.dot") << kvstem::to_dot(cache);      // dot -Tsvg tree.dot > tree.svg
 //
-// The text of a small cache (P = 2). A line is a node: the positions it covers, its tokens, its pages.
+// The text of a small cache (P = 2). A line is a node: the positions it covers, its tokens, its
+// pages.
 //
 //     4 pages in 3 nodes, 2 pages pinned, 12 pages free, page size 2
 //     default namespace
@@ -13,13 +14,14 @@
 //     adapter "legal-lora", version "2"
 //       [0, 2) tokens 9 9, page 3
 //
-// Children stand in the tree's own order, the one tried first on top: equal caches, equal pictures. What
-// `clear` or `drop` took out of reach is not shown, even while a lease still reads it.
+// Children stand in the tree's own order, the one tried first on top: equal caches, equal pictures.
+// What `clear` or `drop` took out of reach is not shown, even while a lease still reads it.
 //
 // Names are printed as they are: think of it where the salt is a secret.
 // Complexity: O(nodes + what is printed); no recursion, so a chain of a million nodes prints too.
-// Exceptions: std::bad_alloc, and what a callable for tokens throws. Threads: as a const call of the
-// cache; for a SharedRadixCache, `shared.inspect([](const auto& cache) { return to_text(cache); })`.
+// Exceptions: std::bad_alloc, and what a callable for tokens throws. Threads: as a const call of
+// the cache; for a SharedRadixCache, `shared.inspect([](const auto& cache) { return to_text(cache);
+// })`.
 #pragma once
 
 #include <concepts>
@@ -58,8 +60,9 @@ struct TokenNumber {
     }
 };
 
-/// A callable that tells how a token is to be printed, `std::string text(const T&)`: its number, or the
-/// piece of text that it stands for. Line breaks and bytes that are not UTF-8 are printed as escapes.
+/// A callable that tells how a token is to be printed, `std::string text(const T&)`: its number, or
+/// the piece of text that it stands for. Line breaks and bytes that are not UTF-8 are printed as
+/// escapes.
 template <class Text, class T>
 concept token_text = requires(const Text& text, const T& token) {
     { text(token) } -> std::convertible_to<std::string_view>;
@@ -84,8 +87,8 @@ inline std::size_t utf8_length(std::string_view text) noexcept {
     return length;
 }
 
-/// Appends text on one line: quotes and backslashes with a backslash before them, control characters and
-/// what is not UTF-8 as \xNN.
+/// Appends text on one line: quotes and backslashes with a backslash before them, control
+/// characters and what is not UTF-8 as \xNN.
 inline void append_printable(std::string& out, std::string_view text) {
     constexpr char digits[] = "0123456789abcdef";
     while (!text.empty()) {
@@ -161,8 +164,8 @@ NodePicture picture_of(const Cache& cache, const Tree& tree, NodeId node, std::s
     return picture;
 }
 
-/// Calls `visit(node, depth, begin)` for every node below a root, parents first: how many nodes it is
-/// below the root, and the position of its first token.
+/// Calls `visit(node, depth, begin)` for every node below a root, parents first: how many nodes it
+/// is below the root, and the position of its first token.
 template <class Tree, class Visit>
 void walk_tree(const Tree& tree, NodeId root, Visit&& visit) {
     std::size_t depth = 0;
@@ -179,8 +182,8 @@ void walk_tree(const Tree& tree, NodeId root, Visit&& visit) {
     }
 }
 
-/// Calls `on_root(name, root)` for every tree and `on_node(tree, node, depth, begin)` for its nodes, until
-/// so many nodes were shown. Returns how many were not.
+/// Calls `on_root(name, root)` for every tree and `on_node(tree, node, depth, begin)` for its
+/// nodes, until so many nodes were shown. Returns how many were not.
 template <class Cache, class OnRoot, class OnNode>
 std::size_t show_nodes(const Cache& cache, std::size_t most, OnRoot&& on_root, OnNode&& on_node) {
     std::size_t nodes = 0;
@@ -203,8 +206,8 @@ std::string summary_of(const Cache& cache) {
            std::to_string(cache.page_tokens());
 }
 
-/// Appends text in quotes, so that Graphviz shows just that text: in its labels a backslash begins an
-/// escape, and an ampersand an entity.
+/// Appends text in quotes, so that Graphviz shows just that text: in its labels a backslash begins
+/// an escape, and an ampersand an entity.
 inline void append_dot_string(std::string& out, std::string_view text) {
     out += '"';
     for (const char c : text) {

@@ -76,7 +76,8 @@ struct PrefixCacheStats {
 
 /// Keeps the KV of whole sequences and hands out copies, cut to the part a new prompt shares.
 ///
-/// Choose it when an engine has one contiguous KV per sequence, or a state that cannot be cut at all.
+/// Choose it when an engine has one contiguous KV per sequence, or a state that cannot be cut at
+/// all.
 /// Choose RadixCache when the engine's attention reads pages through a block table: there many
 /// requests share one copy of a prefix, here each holds its own.
 ///
@@ -91,15 +92,17 @@ struct PrefixCacheStats {
 /// | nothing in common               | no match       | –                                  |
 ///
 /// Of several stored sequences the one with the longest match serves; at equal length one that ends
-/// exactly there (its logits are valid), then the one used most recently. Hits and stores are uses; the
-/// entry whose last use is the oldest is evicted first.
+/// exactly there (its logits are valid), then the one used most recently. Hits and stores are uses;
+/// the entry whose last use is the oldest is evicted first.
 ///
-/// Complexity: with n tokens compared and d branchings passed, a lookup is O(n + d) plus the copy of
-/// the KV, whatever the number of entries; `store` O(tokens); an eviction O(d); `take` moves a node of
-/// whose subtree something remains behind the siblings that were used since, one step for each. For a type whose
-/// `longest_cut` refuses a cut, a lookup also looks at the entries below the branching, once each.
-/// Exceptions: what the KV type, the logits and the allocator throw passes through, and then nothing
-/// has changed. InvalidArgument for a snapshot whose length is not that of its tokens.
+/// Complexity: with n tokens compared and d nodes passed, a lookup is O(n + d) plus the copy of the
+/// KV, whatever the number of entries; `store` O(tokens + d); an eviction O(d). Nodes are the places
+/// where stored sequences end or part, and where one that went on was stored before. Where `take`
+/// leaves a branch without its newest entry it also passes the branches beside it that were used
+/// since. For a type whose `longest_cut` refuses a cut, a lookup also looks at the entries below the
+/// branching, once each.
+/// Exceptions: what the KV type, the logits and the allocator throw passes through, and then
+/// nothing has changed. InvalidArgument for a snapshot whose length is not that of its tokens.
 /// Threads: none of its calls may run beside a modifying one; const calls may run side by side.
 ///
 ///     kvstem::PrefixCache<MyKv> cache({.max_entries = 100});
@@ -134,10 +137,10 @@ class PrefixCache {
     [[nodiscard]] std::optional<Hit> acquire(Tokens prompt, const Namespace& name = {})
         requires copyable_kv_snapshot<KvCache>;
 
-    /// Like `acquire`, but when the match covers a whole stored sequence, that snapshot is moved out
-    /// instead of copied and is no longer in the cache: the next turn of a conversation copies nothing.
-    /// A match that ends inside a stored sequence is copied as by `acquire`, because the longer
-    /// sequence stays useful; a KV type that cannot be copied is then not matched.
+    /// Like `acquire`, but when the match covers a whole stored sequence, that snapshot is moved
+    /// out instead of copied and is no longer in the cache: the next turn of a conversation copies
+    /// nothing. A match that ends inside a stored sequence is copied as by `acquire`, because the
+    /// longer sequence stays useful; a KV type that cannot be copied is then not matched.
     [[nodiscard]] std::optional<Hit> take(Tokens prompt, const Namespace& name = {});
 
     /// Stores a snapshot: the KV of exactly these tokens and, if given, the logits that follow the
@@ -151,8 +154,8 @@ class PrefixCache {
     {
         return store_from(tokens, kv, logits, name);
     }
-    /// The same, moving the KV and the logits in. They are moved from only if the outcome is `stored`
-    /// or `replaced`; after an exception they are untouched.
+    /// The same, moving the KV and the logits in. They are moved from only if the outcome is
+    /// `stored` or `replaced`; after an exception they are untouched.
     StoreOutcome store(Tokens tokens, KvCache&& kv, std::optional<Logits>&& logits = {},
                        const Namespace& name = {}) {
         return store_from(tokens, std::move(kv), std::move(logits), name);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// PrefixCachedEngine: any engine, and the prompt tokens it has computed before are not computed again.
+// PrefixCachedEngine: any engine, and the prompt tokens it has computed before are not computed
+// again.
 #pragma once
 
 #include <algorithm>
@@ -128,26 +129,28 @@ concept token_sampler =
 /// | state | prompt and answer of a  | what the engine can cut to;   | states, when saved and loaded |
 /// |       | call, whole             | a whole prompt with its logits |                              |
 ///
-/// The steps of a call, and what is in the cache if the engine, the callback or the sampler throws there:
+/// The steps of a call, and what is in the cache if the engine, the callback or the sampler throws
+/// there:
 ///
 ///     find and load the prefix │ compute the prompt's rest │ sample │ store the prompt │ decode │ store the answer
 ///     ──────────── what was there before; blocks may have been evicted ───────────────►│◄─── and the prompt ────
 ///
-/// A prompt is stored in whole blocks (whole, as a state) and only when a token could be drawn from its
-/// logits; an answer up to the last sampled token, which has no row. Whatever throws passes through;
-/// pages and blocks of that call come back, and the next call works.
-/// The cache never holds a call up: an engine that owns its KV goes on without caching what has no
-/// room. Only a paged engine, whose pages the cache manages, can run out: see FinishReason.
-/// Invariant: no call leaves a trace beside the cache and the counters; the sampler is the call's own.
-/// Exceptions: InvalidArgument, before anything changes, for a prompt longer than the context or than
-/// all pages together, a token outside the vocabulary, sampling parameters out of range, a call from
-/// within the callback; for logits or rows of another size than the engine says, and a drawn token
-/// outside the vocabulary, with nothing stored. std::bad_alloc.
+/// A prompt is stored in whole blocks (whole, as a state) and only when a token could be drawn from
+/// its logits; an answer up to the last sampled token, which has no row. Whatever throws passes
+/// through; pages and blocks of that call come back, and the next call works. The cache never holds
+/// a call up: an engine that owns its KV goes on without caching what has no room. Only a paged
+/// engine, whose pages the cache manages, can run out: see FinishReason.
+/// Invariant: no call leaves a trace beside the cache and the counters; the sampler is the call's
+/// own.
+/// Exceptions: InvalidArgument, before anything changes, for a prompt longer than the context or
+/// than all pages together, a token outside the vocabulary, sampling parameters out of range, a
+/// call from within the callback; for logits or rows of another size than the engine says, and a
+/// drawn token outside the vocabulary, with nothing stored. std::bad_alloc.
 /// Threads: one at a time.
-/// Lifetime: the engine is referred to, because it owns more than this class may know of (a device, a
-/// model, a thread pool) and often cannot be moved. It must outlive this object, and its sequence is
-/// this object's from call to call only as far as its contract says: others may use it in between,
-/// unless it is paged, whose pages belong to the cache.
+/// Lifetime: the engine is referred to, because it owns more than this class may know of (a device,
+/// a model, a thread pool) and often cannot be moved. It must outlive this object, and its sequence
+/// is this object's from call to call only as far as its contract says: others may use it in
+/// between, unless it is paged, whose pages belong to the cache.
 ///
 ///     kvstem::PrefixCachedEngine cached(engine);
 ///     auto answer = cached.generate(prompt, {.max_new_tokens = 64, .stop_tokens = {2}});
@@ -161,7 +164,8 @@ class PrefixCachedEngine {
         form == EngineForm::paged, PagedEngineOptions,
         std::conditional_t<form == EngineForm::row, RowEngineOptions, StateEngineOptions>>;
 
-    /// Throws: InvalidArgument for a cache that is too small for one block, and for blocks of no size.
+    /// Throws: InvalidArgument for a cache that is too small for one block, and for blocks of no
+    /// size.
     explicit PrefixCachedEngine(Engine& engine, Options options = {})
         : engine_(engine), form_(engine, options) {}
     PrefixCachedEngine(const PrefixCachedEngine&) = delete;
@@ -184,8 +188,8 @@ class PrefixCachedEngine {
     GenerateResult generate(Tokens prompt, const GenerateParams& params, OnToken&& on_token,
                             Draw&& draw);
 
-    /// How many leading tokens of a prompt a call would not compute, without any effect. Whole blocks;
-    /// a call may find a part of one more.
+    /// How many leading tokens of a prompt a call would not compute, without any effect. Whole
+    /// blocks; a call may find a part of one more.
     [[nodiscard]] std::size_t peek(Tokens prompt, const Namespace& name = {}) const noexcept {
         return form_.peek(prompt, name);
     }

@@ -81,15 +81,15 @@ template <class Copy>
 concept copy_hook = std::same_as<std::remove_cvref_t<Copy>, NoCopy> ||
                     std::invocable<Copy&, PageId, PageId, std::size_t>;
 
-/// Keeps page groups that requests have computed, so that later requests with the same beginning adopt
-/// them instead of computing them again. Many leases share one copy of a prefix.
+/// Keeps page groups that requests have computed, so that later requests with the same beginning
+/// adopt them instead of computing them again. Many leases share one copy of a prefix.
 ///
 /// Choose it when the engine's attention reads KV through a block table. Choose PrefixCache when an
 /// engine has one contiguous KV per sequence. RadixCache never touches KV: it deals in page ids.
 ///
 /// The states of a page group, with the owners that are counted (G1). "Readers" are the leases that
-/// adopted it or published it; a fork of the lease that published a page may hold it beside them, and
-/// then eviction takes it out of the tree without making it free:
+/// adopted it or published it; a fork of the lease that published a page may hold it beside them,
+/// and then eviction takes it out of the tree without making it free:
 ///
 /// | state                  | tree | readers | becomes                                                |
 /// | ---------------------- | ---- | ------- | ------------------------------------------------------ |
@@ -101,23 +101,24 @@ concept copy_hook = std::same_as<std::remove_cvref_t<Copy>, NoCopy> ||
 /// | in the tree, evictable | 1    | 0       | pinned by `acquire`; out of the tree by `evict`,       |
 /// |                        |      |         | `drop`, `clear`                                        |
 ///
-/// A pin is on nodes, not on pages: a node counts the leases that end with it and its pinned children,
-/// so pinning a path touches each of its nodes once and none of its pages.
+/// A pin is on nodes, not on pages: a node counts the leases that end with it and its pinned
+/// children, so pinning a path touches each of its nodes once and none of its pages.
 ///
 /// Template parameters: `Pages` where pages come from (page_source; PagePool or the engine's own
-/// allocator, held by value: give it a small handle if the engine keeps the allocator). `Policy` the
-/// order of eviction. `T` the token type.
+/// allocator, held by value: give it a small handle if the engine keeps the allocator). `Policy`
+/// the order of eviction. `T` the token type.
 ///
-/// Complexity: with n tokens compared and d nodes passed, `peek` and `acquire` are O(n + d) plus the
-/// block table; `publish` O(tokens since the last one + nodes they fall into); releasing a lease O(own
-/// pages + d); evicting a page O(1) amortised under LRU, whatever the number of leaves. A node is added
-/// by each publication and each place where requests parted or stopped, and stays as long as its pages:
-/// who publishes a long answer page by page gets a node a page.
+/// Complexity: with n tokens compared and d nodes passed, `peek` and `acquire` are O(n + d) plus
+/// the block table; `publish` O(tokens since the last one + nodes they fall into); releasing a
+/// lease O(own pages + d); evicting a page O(1) amortised under LRU, whatever the number of leaves.
+/// A node is added by each publication and each place where requests parted or stopped, and stays
+/// as long as its pages: who publishes a long answer page by page gets a node a page.
 /// Exceptions: std::bad_alloc and what a copy hook or the page source throws pass through; then
-/// nothing has changed, except that pages may have been evicted to make room for what a copy hook or
-/// the page source then failed to fill, and the match refreshed. InvalidArgument as stated at each call. Releasing, evicting, dropping never throw.
-/// Threads: none of its calls, nor those of its leases, may run beside a modifying one. For a form that
-/// may be shared see shared_radix_cache.hpp.
+/// nothing has changed, except that pages may have been evicted to make room for what a copy hook
+/// or the page source then failed to fill, and the match refreshed. InvalidArgument as stated at
+/// each call. Releasing, evicting, dropping never throw.
+/// Threads: none of its calls, nor those of its leases, may run beside a modifying one. For a form
+/// that may be shared see shared_radix_cache.hpp.
 /// Lifetime: leases that outlive the cache become empty.
 ///
 ///     kvstem::RadixCache<> cache({.page_tokens = 16}, kvstem::PagePool(4096));
@@ -148,13 +149,13 @@ class RadixCache {
     /// How much of a prompt is cached, without any effect (M2).
     [[nodiscard]] RadixMatch peek(Tokens prompt, const Namespace& name = {}) const noexcept;
 
-    /// Starts a request: adopts the longest cached prefix in whole pages, but always leaves at least one
-    /// token to run (M4), pins it, and takes pages for the rest of the prompt, evicting if it must. A
-    /// refusal has evicted and changed nothing (E5), and counts as no query.
+    /// Starts a request: adopts the longest cached prefix in whole pages, but always leaves at
+    /// least one token to run (M4), pins it, and takes pages for the rest of the prompt, evicting
+    /// if it must. A refusal has evicted and changed nothing (E5), and counts as no query.
     ///
-    /// With a copy hook (M8; see Lease for its form) the first rows of the next page are adopted too,
-    /// where they agree with a cached page: they are copied into the lease's own page.
-    /// The hints are the policy's to read.
+    /// With a copy hook (M8; see Lease for its form) the first rows of the next page are adopted
+    /// too, where they agree with a cached page: they are copied into the lease's own page. The
+    /// hints are the policy's to read.
     [[nodiscard]] Acquired<Lease> acquire(Tokens prompt, const Namespace& name = {},
                                           const RequestHints& hints = {}) {
         return acquire(prompt, name, NoCopy{}, hints);
@@ -163,9 +164,10 @@ class RadixCache {
     [[nodiscard]] Acquired<Lease> acquire(Tokens prompt, const Namespace& name, Copy&& copy,
                                           const RequestHints& hints = {});
 
-    /// The same for a request whose layers all slide by one window: beside the pages of the prompt it
-    /// takes `window.bound_pages(page_tokens())` more, and holds no more than that however long its
-    /// answer (W1). See Lease::slide. Throws InvalidArgument for a window, interval or step of 0.
+    /// The same for a request whose layers all slide by one window: beside the pages of the prompt
+    /// it takes `window.bound_pages(page_tokens())` more, and holds no more than that however long
+    /// its answer (W1). See Lease::slide. Throws InvalidArgument for a window, interval or step of
+    /// 0.
     [[nodiscard]] Acquired<Lease> acquire_sliding(Tokens prompt, const SlidingWindow& window,
                                                   const Namespace& name = {},
                                                   const RequestHints& hints = {}) {
@@ -188,8 +190,8 @@ class RadixCache {
     std::size_t drop(const Namespace& name) noexcept;
 
     /// The number of owners of a page: the tree, and every lease whose block table names it.
-    /// O(pages of all leases): for tests and debugging. Throws InvalidArgument for an id that the page
-    /// source does not have.
+    /// O(pages of all leases): for tests and debugging. Throws InvalidArgument for an id that the
+    /// page source does not have.
     [[nodiscard]] std::uint32_t refs(PageId page) const;
 
     [[nodiscard]] std::size_t free_pages() const noexcept { return pages_.free_pages(); }
@@ -244,8 +246,8 @@ class RadixCache {
         [[nodiscard]] Tokens tokens(NodeId node) const noexcept { return tree.tokens(node); }
     };
 
-    /// The record of a tree: one for each namespace, and one for each cleared tree that leases still
-    /// read from.
+    /// The record of a tree: one for each namespace, and one for each cleared tree that leases
+    /// still read from.
     struct Root {
         NodeId node = no_node;    // no_node: the record is free
         std::uint32_t entry = 0;  // number in the namespace table; 0 for the default namespace
@@ -352,8 +354,8 @@ class RadixCache {
     std::vector<State*> spare_states_;  // states of dead leases, whose small buffers are used again
     std::size_t pinned_pages_ = 0;      // in the tree, on pinned nodes
     std::size_t detached_pages_ = 0;    // on nodes of detached trees
-    // Pages in the tree that some lease also holds privately (a fork of the one that published them):
-    // evicting such a page does not free it.
+    // Pages in the tree that some lease also holds privately (a fork of the one that published
+    // them): evicting such a page does not free it.
     std::size_t overlapping_pages_ = 0;
     RadixCacheStats counters_;  // its gauges are filled in by `stats`
 };

@@ -40,37 +40,41 @@ struct TreeMatch {
     std::uint64_t pages = 0;  ///< matched pages from the root
 };
 
-/// A radix tree over token sequences: which prefixes are known, and what stands at each page of them.
+/// A radix tree over token sequences: which prefixes are known, and what stands at each page of
+/// them.
 ///
-/// Both caches find their entries through it. It knows tokens, pages and nodes, and nothing else: no
-/// recency, no pins, no ownership of what a value names. Use it directly to build a third kind of
-/// cache; to cache KV, take PrefixCache or RadixCache.
+/// Both caches find their entries through it. It knows tokens, pages and nodes, and nothing else:
+/// no recency, no pins, no ownership of what a value names. Use it directly to build a third kind
+/// of cache; to cache KV, take PrefixCache or RadixCache.
 ///
 ///     root ─┬─ [1 2 3 4]─┬─ [5 6]          a node is a slice of a run: tokens and one Value a page
 ///           │            └─ [7 8 9 9]      siblings differ somewhere in their first page
 ///           └─ [2 2]                       P = 2: every edge is a whole number of pages
 ///
-/// Template parameters: `T` the token type; `Value` what stands at each page (PageId, or NoValue for
-/// nothing); `NodeData` what the owner keeps in every node, trivially copyable, value-initialised for
-/// new nodes. With a NodeData of 12 bytes a node is one cache line.
+/// Template parameters: `T` the token type; `Value` what stands at each page (PageId, or NoValue
+/// for nothing); `NodeData` what the owner keeps in every node, trivially copyable,
+/// value-initialised for new nodes. With a NodeData of 12 bytes a node is one cache line.
 ///
 /// Invariants (checked by `audit`)
-///   - every node but a root has at least one page, a parent, and siblings that differ from it within
+///   - every node but a root has at least one page, a parent, and siblings that differ from it
+///     within
 ///     their first page, so a sequence has one path;
-///   - the nodes that are slices of one run are a chain of ancestors, and together they are the live
+///   - the nodes that are slices of one run are a chain of ancestors, and together they are the
+///     live
 ///     prefix of that run;
 ///   - siblings stand in the order the owner gave them, a new one first; the first child is the one
 ///     that `find` tries before it hashes anything.
 ///
-/// Complexity: with n tokens compared and d nodes passed, `find` is O(n + d); `insert` O(new tokens);
-/// `split`, `join`, `trim`, `remove_leaf` O(P), amortised with the moving of runs in `tidy`. No
-/// operation recurses, scans siblings, or copies tokens that are in the tree already.
+/// Complexity: with n tokens compared and d nodes passed, `find` is O(n + d); `insert` O(new
+/// tokens); `split`, `join`, `trim`, `remove_leaf` O(P), amortised with the moving of runs in
+/// `tidy`. No operation recurses, scans siblings, or copies tokens that are in the tree already.
 ///
-/// Invalidation: node ids stay valid until their node is removed or joined away. Spans from `tokens`
-/// and `values` are invalidated by every non-const call.
-/// Exceptions: `insert`, `split` and `add_root` throw std::bad_alloc, `insert` and the constructor also
-/// InvalidArgument; then nothing has changed. `audit` allocates its report. All else is noexcept, and
-/// what it requires is only asserted: this is the floor that the caches stand on. Threads: const calls may run side by side; anything else needs the tree alone.
+/// Invalidation: node ids stay valid until their node is removed or joined away. Spans from
+/// `tokens` and `values` are invalidated by every non-const call.
+/// Exceptions: `insert`, `split` and `add_root` throw std::bad_alloc, `insert` and the constructor
+/// also InvalidArgument; then nothing has changed. `audit` allocates its report. All else is
+/// noexcept, and what it requires is only asserted: this is the floor that the caches stand on.
+/// Threads: const calls may run side by side; anything else needs the tree alone.
 template <token_type T, class Value, class NodeData>
 class RadixTree {
     static_assert(std::is_trivially_copyable_v<Value> && std::is_trivially_copyable_v<NodeData>);
@@ -139,7 +143,8 @@ class RadixTree {
 
     /// Asks the processor for a node that will be looked at soon.
     void prefetch(NodeId node) const noexcept { __builtin_prefetch(&at(node)); }
-    /// The same for all that removing a leaf, or its tail, is going to touch; reads the node itself.
+    /// The same for all that removing a leaf, or its tail, is going to touch; reads the node
+    /// itself.
     void prefetch_removal(NodeId leaf) const noexcept {
         const Node& node = at(leaf);
         children_.prefetch(node.hash);
@@ -151,8 +156,9 @@ class RadixTree {
         }
     }
 
-    /// The next node of a depth-first walk of the subtree under `top`, `top` itself excluded; no_node
-    /// at its end. Parents come before children. Needs no stack: start with `next_in(top, top)`.
+    /// The next node of a depth-first walk of the subtree under `top`, `top` itself excluded;
+    /// no_node at its end. Parents come before children. Needs no stack: start with `next_in(top,
+    /// top)`.
     [[nodiscard]] NodeId next_in(NodeId top, NodeId node) const noexcept {
         if (at(node).first_child != no_node) return at(node).first_child;
         return next_after(top, node);
@@ -178,22 +184,22 @@ class RadixTree {
         discard(root);
     }
 
-    /// Adds a child under `parent`: a run of its own with a copy of `tokens` (a whole number of pages,
-    /// at least one) and one value a page. The new child becomes the first one.
-    /// Requires: no child of `parent` has the same first page. Throws std::bad_alloc; InvalidArgument
-    /// for anything but whole pages with a value each, for 2^32 − 1 pages or more, and for a run
-    /// whose bytes overflow.
+    /// Adds a child under `parent`: a run of its own with a copy of `tokens` (a whole number of
+    /// pages, at least one) and one value a page. The new child becomes the first one.
+    /// Requires: no child of `parent` has the same first page. Throws std::bad_alloc;
+    /// InvalidArgument for anything but whole pages with a value each, for 2^32 − 1 pages or more,
+    /// and for a run whose bytes overflow.
     NodeId insert(NodeId parent, std::span<const T> tokens, std::span<const Value> values);
 
-    /// Cuts a node in two after its first `keep` pages (0 < keep < pages). The lower part keeps the id,
-    /// its data, its handle and its children; the returned upper part is new, takes the place among
-    /// the siblings, and starts with a copy of the data. No token is copied.
+    /// Cuts a node in two after its first `keep` pages (0 < keep < pages). The lower part keeps the
+    /// id, its data, its handle and its children; the returned upper part is new, takes the place
+    /// among the siblings, and starts with a copy of the data. No token is copied.
     ///
     ///     parent ── [1 2 3 4 5 6] id 7          parent ── [1 2] id 9 ── [3 4 5 6] id 7
     NodeId split(NodeId id, std::uint32_t keep);
 
-    /// Undoes a split: a parent with this one child, both slices of one run. The lower id stays, and
-    /// the upper one is gone. False (nothing changed) if the two are not of that kind.
+    /// Undoes a split: a parent with this one child, both slices of one run. The lower id stays,
+    /// and the upper one is gone. False (nothing changed) if the two are not of that kind.
     bool join_with_parent(NodeId id) noexcept;
 
     /// Removes the last pages of a leaf, down to `keep` > 0 pages.
@@ -336,7 +342,8 @@ class RadixTree {
         nodes_.give(static_cast<std::uint32_t>(node));
     }
 
-    /// A run has moved: its slices, a chain of ancestors that begins at its deepest node, follow it.
+    /// A run has moved: its slices, a chain of ancestors that begins at its deepest node, follow
+    /// it.
     void relocate(Run* old, Run* now) noexcept {
         const T* const old_tokens = old->tokens();
         const Value* const old_values = runs_.values(old);
@@ -367,8 +374,8 @@ auto RadixTree<T, Value, NodeData>::step_down(NodeId parent,
                                               std::span<const T> tokens) const noexcept -> Step {
     const Node& above = at(parent);
     if (above.child_count == 0) return {no_node, 0};
-    // The child that was followed last is tried before anything is hashed. Another key is proof that
-    // it is not the one, and if it is the only child, that there is none.
+    // The child that was followed last is tried before anything is hashed. Another key is proof
+    // that it is not the one, and if it is the only child, that there is none.
     if (above.first_child_key == detail::page_key(tokens.data(), page_tokens_)) {
         const Node& child = at(above.first_child);
         // Long paths are bound by waiting for one node after the other: ask for the next one now.

@@ -29,15 +29,15 @@ using Deadline = std::chrono::steady_clock::time_point;
 
 namespace detail {
 
-/// The requests that wait for pages, in the order in which they may try. They stand on their threads'
-/// stacks, so that queueing cannot fail. Every call needs the cache's mutex.
+/// The requests that wait for pages, in the order in which they may try. They stand on their
+/// threads' stacks, so that queueing cannot fail. Every call needs the cache's mutex.
 ///
 ///     growing leases, by arrival ── new requests, by arrival
 ///
-/// Whoever has the turn tries once. The turn starts at the front whenever pages may have come free and
-/// then moves on: past a lease that cannot grow yet to the next lease that waits, and past anyone who
-/// leaves the queue. It stops at the first new request that does not fit, and no new request tries
-/// while a lease waits.
+/// Whoever has the turn tries once. The turn starts at the front whenever pages may have come free
+/// and then moves on: past a lease that cannot grow yet to the next lease that waits, and past
+/// anyone who leaves the queue. It stops at the first new request that does not fit, and no new
+/// request tries while a lease waits.
 class WaitQueue {
   public:
     enum class Kind { growing_lease, new_request };
@@ -80,7 +80,8 @@ class WaitQueue {
         /// Sleeps until this place has the turn; false if the deadline came first.
         [[nodiscard]] bool wait(std::unique_lock<std::mutex>& lock, Deadline deadline) {
             const auto has_turn = [this]() noexcept { return has_turn_; };
-            // Some libraries turn the deadline into another clock's time, where the largest overflows.
+            // Some libraries turn the deadline into another clock's time, where the largest
+            // overflows.
             if (deadline != Deadline::max())
                 return turn_given_.wait_until(lock, deadline, has_turn);
             turn_given_.wait(lock, has_turn);
@@ -121,18 +122,18 @@ class WaitQueue {
 
 }  // namespace detail
 
-/// A lease of a SharedRadixCache: a Lease whose every change is made under the cache's lock, and whose
-/// end wakes those who wait. Move-only; it may move from thread to thread.
+/// A lease of a SharedRadixCache: a Lease whose every change is made under the cache's lock, and
+/// whose end wakes those who wait. Move-only; it may move from thread to thread.
 ///
 /// What the calls mean is said at Lease; here is only what differs.
 ///
-/// Exceptions: as Lease's. Threads: different leases may be used at the same time, also forks of one
-/// another; one and the same lease may not, like any object. For that reason the getters need no lock:
-/// what they read is changed by calls on this lease only, it stays at one address while the lease lives,
-/// and what other threads read of it (an audit) they only read. The same goes for the rows behind
-/// `block_table()`: pages that a lease names are nobody's to write to but its own, from `written()` on.
-/// A copy hook runs under the lock: it must not call the cache or its leases, and nobody else can
-/// meanwhile. Lifetime: leases that outlive the cache become empty.
+/// Exceptions: as Lease's. Threads: different leases may be used at the same time, also forks of
+/// one another; one and the same lease may not, like any object. For that reason the getters need
+/// no lock: what they read is changed by calls on this lease only, it stays at one address while
+/// the lease lives, and what other threads read of it (an audit) they only read. The same goes for
+/// the rows behind `block_table()`: pages that a lease names are nobody's to write to but its own,
+/// from `written()` on. A copy hook runs under the lock: it must not call the cache or its leases,
+/// and nobody else can meanwhile. Lifetime: leases that outlive the cache become empty.
 template <class SharedCache>
 class SharedLease {
   public:
@@ -169,8 +170,9 @@ class SharedLease {
         const auto lock = this->lock();
         return lease_.grow_to(positions);
     }
-    /// Waits for pages until the deadline, if it must. Goes before all requests that hold nothing yet:
-    /// they can wait for this one to end, but not the other way round. `never_fits` is told at once.
+    /// Waits for pages until the deadline, if it must. Goes before all requests that hold nothing
+    /// yet: they can wait for this one to end, but not the other way round. `never_fits` is told at
+    /// once.
     ///
     /// Two leases that wait for each other's pages both wait in vain; a scheduler gives one up.
     [[nodiscard]] Admission grow_until(std::size_t positions, Deadline deadline) {
@@ -252,18 +254,20 @@ class SharedLease {
     Inner lease_;
 };
 
-/// A RadixCache behind one mutex: safe from any number of threads. On top of what RadixCache does, a
-/// request that does not fit for now can wait until a deadline.
+/// A RadixCache behind one mutex: safe from any number of threads. On top of what RadixCache does,
+/// a request that does not fit for now can wait until a deadline.
 ///
-/// Choose it when several threads share a cache. An engine whose scheduler is one thread needs no lock:
-/// RadixCache serves it.
+/// Choose it when several threads share a cache. An engine whose scheduler is one thread needs no
+/// lock: RadixCache serves it.
 ///
-/// Waiting (E4). Each try evicts what it needs before it gives up: only what running requests hold is
-/// waited for. A request that can never fit is told so at once, whatever its deadline and whoever
-/// waits. The others sleep and are woken when a lease ends, is cut back, publishes or switches to the
-/// tree, and by `evict`, `clear` and `drop`; nothing polls. They are served in this order:
+/// Waiting (E4). Each try evicts what it needs before it gives up: only what running requests hold
+/// is waited for. A request that can never fit is told so at once, whatever its deadline and
+/// whoever waits. The others sleep and are woken when a lease ends, is cut back, publishes or
+/// switches to the tree, and by `evict`, `clear` and `drop`; nothing polls. They are served in this
+/// order:
 ///
-///   1. leases that wait to grow, by arrival, but none is held up by an earlier one that needs more;
+///   1. leases that wait to grow, by arrival, but none is held up by an earlier one that needs
+///      more;
 ///   2. new requests, strictly by arrival, so that a large one is not starved by small ones.
 ///
 /// A call that does not wait takes part in no order and may overtake. At its deadline a waiting
@@ -271,11 +275,13 @@ class SharedLease {
 /// Counting (C1): all tries of a request count as one. Only a request that was refused in the end
 /// counts as refused, and only one that was granted as a query.
 ///
-/// Complexity: RadixCache's, and one lock a call; waking O(1), and one try for each lease that waits.
+/// Complexity: RadixCache's, and one lock a call; waking O(1), and one try for each lease that
+/// waits.
 /// Exceptions: RadixCache's, with its guarantees.
-/// Threads: any call at any time, but construction and destruction, which need the cache and its leases
-/// alone. The page source, the policy and copy hooks are called under the lock, so they need none of
-/// their own, and must not call back. Pages that come free behind the cache's back wake nobody.
+/// Threads: any call at any time, but construction and destruction, which need the cache and its
+/// leases alone. The page source, the policy and copy hooks are called under the lock, so they need
+/// none of their own, and must not call back. Pages that come free behind the cache's back wake
+/// nobody.
 /// Lifetime: leases that outlive the cache become empty.
 ///
 ///     kvstem::SharedRadixCache<> cache({.page_tokens = 16}, kvstem::PagePool(4096));
@@ -323,8 +329,8 @@ class SharedRadixCache {
         return share(cache_.acquire_sliding(prompt, window, name));
     }
 
-    /// Waits for pages until the deadline, if it must. The prompt and the namespace's strings are read
-    /// until it returns. `exhausted` means that the deadline has come.
+    /// Waits for pages until the deadline, if it must. The prompt and the namespace's strings are
+    /// read until it returns. `exhausted` means that the deadline has come.
     [[nodiscard]] Acquired<Lease> acquire_until(Tokens prompt, Deadline deadline,
                                                 const Namespace& name = {}) {
         return acquire_until(prompt, deadline, name, NoCopy{});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// SlidingWindow: how much of its past a request needs whose layers all attend to the last positions only.
+// SlidingWindow: how much of its past a request needs whose layers all attend to the last positions
+// only.
 #pragma once
 
 #include <algorithm>
@@ -9,15 +10,15 @@
 
 namespace kvstem::inline KVSTEM_ABI {
 
-/// The window of a request, for models whose layers ALL slide by the same one. A model that mixes full
-/// and windowed layers needs every page for its full layers and must not slide.
+/// The window of a request, for models whose layers ALL slide by the same one. A model that mixes
+/// full and windowed layers needs every page for its full layers and must not slide.
 ///
 ///     positions  0 ······ kept_from ·········· written ··· written + ahead
 ///                │ behind │ retained │ window  │ the next  │
 ///                │        │  extra   │ W − 1   │ step      │
 ///
-/// The row at position p reads the rows of positions p − W + 1 … p, so with `written` rows the next one
-/// needs the W − 1 before it. The rest behind is given up, `interval_tokens` at a time.
+/// The row at position p reads the rows of positions p − W + 1 … p, so with `written` rows the next
+/// one needs the W − 1 before it. The rest behind is given up, `interval_tokens` at a time.
 struct SlidingWindow {
     std::size_t window_tokens = 0;    ///< W, the position itself included; at least 1
     std::size_t retained_tokens = 0;  ///< kept beyond the window, e.g. for drafts that are cut back
@@ -28,8 +29,8 @@ struct SlidingWindow {
     /// W1: pages that a request holds at most beside those of its prompt, however long its answer.
     /// They are taken at admission.
     ///
-    /// The positions that have to be held at any time are at most L = (W − 1) + retained + (interval −
-    /// 1) + ahead neighbours, and L neighbours touch at most ⌈(L − 1) / P⌉ + 1 pages.
+    /// The positions that have to be held at any time are at most L = (W − 1) + retained +
+    /// (interval − 1) + ahead neighbours, and L neighbours touch at most ⌈(L − 1) / P⌉ + 1 pages.
     [[nodiscard]] constexpr std::size_t bound_pages(std::size_t page_tokens) const noexcept {
         return pages_touched(behind(), page_tokens);
     }

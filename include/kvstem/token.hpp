@@ -12,8 +12,8 @@
 
 namespace kvstem::inline KVSTEM_ABI {
 
-/// One element of a sequence, unless a template argument says otherwise. Signed, because the engines
-/// this is meant for (llama.cpp, llama2.c) number their vocabulary with `int`.
+/// One element of a sequence, unless a template argument says otherwise. Signed, because the
+/// engines this is meant for (llama.cpp, llama2.c) number their vocabulary with `int`.
 using Token = std::int32_t;
 
 /// Names a page group: the same P positions in every layer. A strong type, so that a page id and a
@@ -39,8 +39,9 @@ enum class Stamp : std::uint64_t {};
 ///         static std::uint32_t of(const MyToken& token) noexcept { return token.id; }
 ///     };
 ///
-/// Requires: a token is equal to itself, and equal tokens have equal hashes. A hash only finds candidates; tokens are always
-/// compared, so a poor or even constant hash costs time and never correctness.
+/// Requires: a token is equal to itself, and equal tokens have equal hashes. A hash only finds
+/// candidates; tokens are always compared, so a poor or even constant hash costs time and never
+/// correctness.
 template <class T>
 struct token_hash {
     // Absent `of`: the bytes are hashed in bulk.
@@ -58,8 +59,8 @@ inline constexpr bool compares_as_bytes =
     (std::is_integral_v<T> || std::is_enum_v<T>) && !has_own_token_hash<T>;
 
 /// What a sequence may consist of: any trivially copyable, equality-comparable type of ordinary
-/// alignment (but bool) that can be hashed, either by its bytes (no padding, no two encodings of one
-/// value) or by `token_hash`. Comparing must not throw.
+/// alignment (but bool) that can be hashed, either by its bytes (no padding, no two encodings of
+/// one value) or by `token_hash`. Comparing must not throw.
 template <class T>
 concept token_type = std::is_trivially_copyable_v<T> && std::equality_comparable<T> &&
                      !std::is_same_v<T, bool> && alignof(T) <= alignof(std::max_align_t) &&

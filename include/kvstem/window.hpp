@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Sliding windows: where a sequence whose early positions are gone may be taken up again.
 //
-// A layer with a window of W computes position p from the positions p − W + 1 … p, its own included.
-// So a sequence can be taken up at length n (its next token gets position n) exactly if the W − 1
-// positions before n are there. Everything in this header follows from that sentence.
+// A layer with a window of W computes position p from the positions p − W + 1 … p, its own
+// included. So a sequence can be taken up at length n (its next token gets position n) exactly if
+// the W − 1 positions before n are there. Everything in this header follows from that sentence.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 
 namespace kvstem::inline KVSTEM_ABI {
 
-/// The oldest position that is read to compute `position`: max(0, position − W + 1). A window of 0 is
-/// no window: everything is read.
+/// The oldest position that is read to compute `position`: max(0, position − W + 1). A window of 0
+/// is no window: everything is read.
 [[nodiscard]] constexpr std::size_t first_position_in_window(std::size_t position,
                                                              std::size_t window_tokens) noexcept {
     return window_tokens == 0 || position < window_tokens ? 0 : position - (window_tokens - 1);
@@ -36,8 +36,8 @@ namespace kvstem::inline KVSTEM_ABI {
     return first_position_in_window(n, window_tokens) >= first_kept ? n : 0;
 }
 
-/// Of a sequence's first `pages` pages, some of which are gone, the longest beginning that it can be
-/// taken up after, in whole pages: `is_present(i)` says whether page i is there. 0 if none.
+/// Of a sequence's first `pages` pages, some of which are gone, the longest beginning that it can
+/// be taken up after, in whole pages: `is_present(i)` says whether page i is there. 0 if none.
 ///
 /// Example: W = 5, P = 2, pages 0 1 1: length 6 needs the positions 2 … 5, which are there, so the
 /// hole at the root does no harm: 6.

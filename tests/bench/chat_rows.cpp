@@ -48,8 +48,8 @@ class Replay {
                 "the chat does not fill the cache, or finds nothing in it");
         return seconds;
     }
-    /// Every first token is one that no other request has, so that nothing is shared. The tokens are
-    /// put back at the end.
+    /// Every first token is one that no other request has, so that nothing is shared. The tokens
+    /// are put back at the end.
     Seconds serve_all_unshared(std::size_t page_tokens) {
         Cache cache({.page_tokens = page_tokens}, pool(page_tokens));
         kvstem::Token unique = 1'000'000;
@@ -127,11 +127,12 @@ class Slowest {
     Seconds least_slowest_ = forever;
 };
 
-/// The slowest publish and the slowest whole request. A pre-emption by the operating system is longer
-/// than either and is not the cache's doing. So the target is held by the repetition with the least
-/// maximum. On a busy machine every repetition is interrupted somewhere; there the second pair of rows
-/// tells more: what the cache itself does (a table grows, a segment is cleaned) it does at the same
-/// request in every repetition, because nothing in it is random, and interruptions fall elsewhere.
+/// The slowest publish and the slowest whole request. A pre-emption by the operating system is
+/// longer than either and is not the cache's doing. So the target is held by the repetition with
+/// the least maximum. On a busy machine every repetition is interrupted somewhere; there the second
+/// pair of rows tells more: what the cache itself does (a table grows, a segment is cleaned) it
+/// does at the same request in every repetition, because nothing in it is random, and interruptions
+/// fall elsewhere.
 void worst(Bench& bench, const Replay& replay) {
     const auto& all = replay.chat().requests;
     for (const std::size_t page_tokens : page_sizes) {

@@ -25,9 +25,9 @@ class Churn {
         }
     }
 
-    /// Some steps; returns the mean time of their evictions, and keeps that of their publishes. Means,
-    /// so that work put off by one step counts when another does it; of few steps, so that the median
-    /// over many repetitions is of those that nothing else interrupted.
+    /// Some steps; returns the mean time of their evictions, and keeps that of their publishes.
+    /// Means, so that work put off by one step counts when another does it; of few steps, so that
+    /// the median over many repetitions is of those that nothing else interrupted.
     Seconds evict_and_publish() {
         constexpr int steps = 500;
         Seconds evicting = 0;

@@ -79,8 +79,8 @@ inline std::vector<Seconds> alternate(int rounds,
     return medians;
 }
 
-/// What `wall_time` says of nothing: to be taken off where single steps are timed, because a step of
-/// some hundred nanoseconds is not much longer.
+/// What `wall_time` says of nothing: to be taken off where single steps are timed, because a step
+/// of some hundred nanoseconds is not much longer.
 inline Seconds clock_cost() {
     std::vector<Seconds> costs(1001);
     for (Seconds& cost : costs) {

@@ -21,8 +21,8 @@ double cached_tokens(const Cache& cache) {
     return static_cast<double>(cache.cached_pages() * cache.page_tokens());
 }
 
-/// Random tokens, in which every sequence of this many begins with a token of its own: with pages of
-/// one token, others would share their first page.
+/// Random tokens, in which every sequence of this many begins with a token of its own: with pages
+/// of one token, others would share their first page.
 Tokens distinct_sequences(std::uint64_t seed, std::size_t n, std::size_t tokens_each) {
     Tokens tokens = Random(seed).tokens(n * tokens_each);
     for (std::size_t i = 0; i < n; ++i) {
@@ -31,9 +31,9 @@ Tokens distinct_sequences(std::uint64_t seed, std::size_t n, std::size_t tokens_
     return tokens;
 }
 
-/// Adds two rows, per cached token: what the cache says it takes, and how much larger the process has
-/// become since `resident_before`. The account counts reserved memory that was never touched, the
-/// process does not; it counts the allocator's own instead. Both are held to the target.
+/// Adds two rows, per cached token: what the cache says it takes, and how much larger the process
+/// has become since `resident_before`. The account counts reserved memory that was never touched,
+/// the process does not; it counts the allocator's own instead. Both are held to the target.
 void add_per_token(Bench& bench, const char* id, const std::string& detail, const Cache& cache,
                    std::size_t resident_before, std::optional<double> target) {
     const double tokens = cached_tokens(cache);
@@ -74,8 +74,8 @@ void memory_wide(Bench& bench, std::size_t page_tokens) {
     add_per_token(bench, "memory", name_of(page_tokens) + " wide", cache, before, target);
 }
 
-/// Sequences of 4,096 tokens, of which eviction takes the tail until 256 are left. It would go on with
-/// the rest of the same sequence, so each is used again once it is short.
+/// Sequences of 4,096 tokens, of which eviction takes the tail until 256 are left. It would go on
+/// with the rest of the same sequence, so each is used again once it is short.
 void memory_cut(Bench& bench, std::size_t page_tokens) {
     constexpr std::size_t whole = 4096;
     constexpr std::size_t kept = 256;
@@ -98,8 +98,8 @@ void memory_cut(Bench& bench, std::size_t page_tokens) {
                   page_tokens == 16 ? std::optional(6.5) : std::nullopt);
 }
 
-/// Requests of mixed lengths for ever, in a pool that is always full: many short ones, some long, and
-/// one in ten continues or repeats what an earlier one began.
+/// Requests of mixed lengths for ever, in a pool that is always full: many short ones, some long,
+/// and one in ten continues or repeats what an earlier one began.
 class Soak {
   public:
     Soak(std::size_t capacity_tokens, std::size_t page_tokens)
@@ -130,12 +130,12 @@ class Soak {
     Cache cache_;
 };
 
-/// The memory may not creep up: the largest of the samples of the last nine tenths against the first
-/// tenth's, after which the pool has long been full; a twentieth more passes as flat. Then everything
-/// is evicted, and what the process has more than before it began is weighed: after malloc_trim, and
-/// for information before. Without it glibc returns a freed segment only if the process has never
-/// freed anything much larger (its threshold for giving memory back grows with what is freed), which
-/// is the program's and the allocator's affair.
+/// The memory may not creep up: the largest of the samples of the last nine tenths against the
+/// first tenth's, after which the pool has long been full; a twentieth more passes as flat. Then
+/// everything is evicted, and what the process has more than before it began is weighed: after
+/// malloc_trim, and for information before. Without it glibc returns a freed segment only if the
+/// process has never freed anything much larger (its threshold for giving memory back grows with
+/// what is freed), which is the program's and the allocator's affair.
 void memory_soak(Bench& bench, std::size_t page_tokens) {
     constexpr int samples = 10;
     const std::size_t publishes = bench.scaled(10'000'000);

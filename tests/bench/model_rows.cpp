@@ -99,10 +99,10 @@ class Prefill {
 /// part for the tokens that have to be computed.
 ///
 /// That ideal takes all tokens for equal, but those left to compute are the last, which attend to
-/// most positions: a position p of this model costs 2.9 million multiplications with weights and 2,048
-/// for each of the p + 1 positions it attends to. By multiplications alone the ratio cannot be below
-/// 1.12, and a multiplication in attention costs more than one with weights, because every score also
-/// needs an exponential. The third row compares with the multiplications that remain.
+/// most positions: a position p of this model costs 2.9 million multiplications with weights and
+/// 2,048 for each of the p + 1 positions it attends to. By multiplications alone the ratio cannot
+/// be below 1.12, and a multiplication in attention costs more than one with weights, because every
+/// score also needs an exponential. The third row compares with the multiplications that remain.
 void model_rows(Bench& bench) {
     if (!bench.wants({"model"})) return;
     Prefill prefill;

@@ -47,7 +47,8 @@ class Snapshots {
                }) /
                calls;
     }
-    /// Compares the same prompts with a copy in which, as in the tree, what is shared is there once.
+    /// Compares the same prompts with a copy in which, as in the tree, what is shared is there
+    /// once.
     Seconds floor() const {
         return time([&] {
                    for (const std::size_t i : order_) {

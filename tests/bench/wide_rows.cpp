@@ -17,8 +17,8 @@ namespace {
 
 /// Peeks of random sequences. An engine asks for a prompt that it has just tokenised, so the prompt
 /// lies in the processor's cache and only the tree does not. Prompts read from the big array would
-/// cost a cache and TLB miss of their own, which is none of the cache's business: so 1,000 prompts at
-/// a time are copied into one small buffer before the clock starts.
+/// cost a cache and TLB miss of their own, which is none of the cache's business: so 1,000 prompts
+/// at a time are copied into one small buffer before the clock starts.
 class WideMatch {
   public:
     WideMatch(const Wide& wide, const Cache& cache) : wide_(wide), cache_(cache) {}
@@ -84,8 +84,8 @@ void match_and_insert(Bench& bench, std::size_t page_tokens) {
                target});
 }
 
-/// Builds trees of so many leaves, about 1,000 of them on each beginning, and evicts up to half of the
-/// leaves, one by one. The time per leaf.
+/// Builds trees of so many leaves, about 1,000 of them on each beginning, and evicts up to half of
+/// the leaves, one by one. The time per leaf.
 Seconds evict_leaves(const Wide& wide, std::size_t page_tokens) {
     constexpr std::size_t wanted = 10'000;
     const std::size_t from_each = std::min(wide.size / 2, wanted);

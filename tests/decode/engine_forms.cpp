@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The reference decoder behind PrefixCachedEngine, in each of its three forms, on every small preset and
-// on a trained model: answers equal those without a cache, bit for bit.
+// The reference decoder behind PrefixCachedEngine, in each of its three forms, on every small
+// preset and on a trained model: answers equal those without a cache, bit for bit.
 
 #include <algorithm>
 #include <cstddef>

@@ -63,8 +63,9 @@ TEST_CASE("a pool of 8 page groups serves a hundred requests that need 3 and lea
                 support::require_same_answer(result, support::cold_answer(model, hundredth(i)));
             }
         }
-        // Two at a time, there is a page to be had between any two steps. More at a time may hold all of
-        // them for a moment; then the youngest gives way, after it has published what it has.
+        // Two at a time, there is a page to be had between any two steps. More at a time may hold
+        // all of them for a moment; then the youngest gives way, after it has published what it
+        // has.
         if (at_a_time <= 2) {
             CHECK(least > 0);
             CHECK(engine.cache.stats().published_pages == 200);
@@ -86,7 +87,8 @@ TEST_CASE("one request after the other on a pool of 8 leaves room for the next e
         REQUIRE(result.status == JobStatus::length);
         REQUIRE(result.adopted_tokens == 0);
         REQUIRE(obtainable(engine) == 8);
-        // The third page of each request comes back free, and is evicted for only when there is none.
+        // The third page of each request comes back free, and is evicted for only when there is
+        // none.
         REQUIRE(engine.cache.cached_pages() == std::min<std::size_t>(7, 2 * (i + 1)));
     }
     engine.require_nothing_leaked();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The property that matters most of PrefixCache: what continues from restored state is, bit for bit,
-// what a run from scratch gives, wherever the stored sequence is cut.
+// The property that matters most of PrefixCache: what continues from restored state is, bit for
+// bit, what a run from scratch gives, wherever the stored sequence is cut.
 #include <algorithm>
 #include <cstddef>
 #include <memory>

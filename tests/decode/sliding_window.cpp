@@ -17,8 +17,8 @@ using namespace kvstem::reference;
 
 namespace {
 
-/// Decodes `answer` tokens greedily, each from the last token's logits; what happens to the lease after
-/// each step is the caller's.
+/// Decodes `answer` tokens greedily, each from the last token's logits; what happens to the lease
+/// after each step is the caller's.
 template <class Room>
 std::vector<Token> answer(Decoder& decoder, PagedKvStore& store, RadixCache<>::Lease& lease,
                           std::span<const Token> prompt, std::size_t n, Room&& room) {

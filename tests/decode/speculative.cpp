@@ -103,10 +103,10 @@ struct Untouched {
     std::vector<ContiguousKv> rows;
 };
 
-/// Continues a prompt greedily with drafts of k tokens: those of the plain answer, every third spoilt.
-/// Each round verifies the last token and the draft in one batch, keeps what was accepted and cuts back
-/// to it. With `publishing`, a round publishes before the cut, drafts included, so that the cut falls
-/// into pages that stand in the tree.
+/// Continues a prompt greedily with drafts of k tokens: those of the plain answer, every third
+/// spoilt. Each round verifies the last token and the draft in one batch, keeps what was accepted
+/// and cuts back to it. With `publishing`, a round publishes before the cut, drafts included, so
+/// that the cut falls into pages that stand in the tree.
 void check_speculation(const SharedModel& model, std::size_t page_tokens, std::size_t k,
                        std::uint64_t seed, Sharing publishing) {
     INFO("pages of " << page_tokens << ", drafts of " << k);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The claim everything rests on: an answer is the same bits cold and warm, alone and in any company.
+// The claim everything rests on: an answer is the same bits cold and warm, alone and in any
+// company.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,8 +27,8 @@ using support::some_tokens;
 
 namespace {
 
-/// A conversation's prompts, related as in life: one system prompt, some own beginnings, a repetition,
-/// a continuation, a prefix, and one that begins otherwise.
+/// A conversation's prompts, related as in life: one system prompt, some own beginnings, a
+/// repetition, a continuation, a prefix, and one that begins otherwise.
 std::vector<Job> some_jobs(std::size_t vocab) {
     const auto system = some_tokens(19, vocab, 1);
     const auto own = joined(system, some_tokens(7, vocab, 2));

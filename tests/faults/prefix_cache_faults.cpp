@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The strong guarantee of PrefixCache: every allocation and every copy that can fail is made to, and
-// what can be seen of the cache afterwards is compared with what was seen before.
+// The strong guarantee of PrefixCache: every allocation and every copy that can fail is made to,
+// and what can be seen of the cache afterwards is compared with what was seen before.
 
 #include <cstddef>
 #include <cstdint>
@@ -112,8 +112,8 @@ Seen eviction_order(Cache<Kv>& cache) {
 
 enum class Fuse { allocation, copy };
 
-/// Makes the n-th allocation or copy inside `operation` fail, for n = 1, 2, … until it succeeds, each
-/// time on a fresh scene, and compares. Returns how many times it failed.
+/// Makes the n-th allocation or copy inside `operation` fail, for n = 1, 2, … until it succeeds,
+/// each time on a fresh scene, and compares. Returns how many times it failed.
 template <class Kv, class Operation>
 std::size_t fail_everywhere(Fuse fuse, Operation operation) {
     Cache<Kv> untouched(scene_capacity);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// PrefixCachedEngine when memory runs out: every allocation of a call is made to fail, one at a time.
+// PrefixCachedEngine when memory runs out: every allocation of a call is made to fail, one at a
+// time.
 
 #include <cstddef>
 #include <span>

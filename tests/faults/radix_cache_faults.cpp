@@ -29,7 +29,8 @@ struct HookFailed : std::exception {
 
 using Cache = kvstem::RadixCache<>;
 
-/// Some cached pages, and a lease that reads one of them and has two and a half more, not published.
+/// Some cached pages, and a lease that reads one of them and has two and a half more, not
+/// published.
 ///
 ///     [1 2]─[3 4 5 6 7 8]   lease: 1 2 | 3 9 | 9 9 | 9, of which [1 2] is adopted
 ///     a: [1 2 3 4]          and `extra` pages in leaves of their own
@@ -59,9 +60,9 @@ struct World {
     }
 };
 
-/// Runs `action` on fresh worlds for n = 1, 2, … with the n-th allocation failing, until it makes no
-/// n-th one. After each failure nothing has changed, and the action then succeeds. Returns how many
-/// failures there were.
+/// Runs `action` on fresh worlds for n = 1, 2, … with the n-th allocation failing, until it makes
+/// no n-th one. After each failure nothing has changed, and the action then succeeds. Returns how
+/// many failures there were.
 template <class Prepare, class Action>
 std::size_t fail_every_allocation_of(std::size_t extra, Prepare& prepare, Action& action) {
     for (std::size_t n = 1;; ++n) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// RadixCache against a map from prefixes to pages, over thousands of random operation sequences, with
-// an audit and a comparison of everything visible after every step.
+// RadixCache against a map from prefixes to pages, over thousands of random operation sequences,
+// with an audit and a comparison of everything visible after every step.
 
 #include <algorithm>
 #include <array>
@@ -23,8 +23,8 @@ using namespace kvstem_test;
 
 namespace {
 
-/// One seeded run: a cache and its model, the same operations on both. The rows of the KV memory are
-/// the tokens, so that a wrong page shows wherever it is read.
+/// One seeded run: a cache and its model, the same operations on both. The rows of the KV memory
+/// are the tokens, so that a wrong page shows wherever it is read.
 class Run {
   public:
     Run(unsigned seed, std::size_t page_tokens)
@@ -102,7 +102,8 @@ class Run {
         return below(3) == 0 ? clear() : drop(random_name());
     }
 
-    /// The ids that the cache took for the places [from, end) of a block table have to be free ones.
+    /// The ids that the cache took for the places [from, end) of a block table have to be free
+    /// ones.
     const char* take_fresh(NaiveRadixCache::Lease& model, const Cache::Lease& lease) {
         const auto leased = model_.held_by_leases();
         for (std::size_t i = model.table.size(); i < lease.block_table().size(); ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// RadixTree against a tree of plain vectors, over random operations, with an audit and a comparison of
-// every node after every step.
+// RadixTree against a tree of plain vectors, over random operations, with an audit and a comparison
+// of every node after every step.
 
 #include <algorithm>
 #include <cstddef>

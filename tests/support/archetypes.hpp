@@ -58,9 +58,9 @@ class UnassignableKv : public CountingRows {
     static std::size_t cut(std::size_t /*length*/, std::size_t n) { return n; }
 };
 
-/// A sliding window of W positions whose memory keeps the last `Retained` ≥ W positions. To resume at
-/// n it needs the W positions before n, so a cut below (first kept position + W) is impossible once
-/// early positions have been dropped.
+/// A sliding window of W positions whose memory keeps the last `Retained` ≥ W positions. To resume
+/// at n it needs the W positions before n, so a cut below (first kept position + W) is impossible
+/// once early positions have been dropped.
 template <std::size_t W, std::size_t Retained = W>
 class WindowKv : public CountingRows {
   public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What tests of batched decoding share: an engine in one piece that is audited after every step, and
-// the answers of a decoder that has never heard of pages.
+// What tests of batched decoding share: an engine in one piece that is audited after every step,
+// and the answers of a decoder that has never heard of pages.
 #pragma once
 
 #include <algorithm>

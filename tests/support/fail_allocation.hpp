@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Makes the n-th allocation fail. The test program's operator new is replaced in fail_allocation.cpp.
+// Makes the n-th allocation fail. The test program's operator new is replaced in
+// fail_allocation.cpp.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +8,9 @@
 
 namespace kvstem_test {
 
-/// While it lives, counts this thread's allocations by operator new, and the n-th of them (the first is
-/// 1; 0: none) throws std::bad_alloc, or returns null where nothrow was asked for. One at a time.
+/// While it lives, counts this thread's allocations by operator new, and the n-th of them (the
+/// first is 1; 0: none) throws std::bad_alloc, or returns null where nothrow was asked for. One at
+/// a time.
 class FailingAllocation {
   public:
     explicit FailingAllocation(std::size_t n) noexcept;
@@ -27,8 +29,8 @@ struct AllocationOutcome {
     bool threw;  ///< and the operation passed that on
 };
 
-/// Runs an operation whose n-th allocation fails. Checks belong behind it, not into it: what the test
-/// framework allocates would be counted, and could be what fails.
+/// Runs an operation whose n-th allocation fails. Checks belong behind it, not into it: what the
+/// test framework allocates would be counted, and could be what fails.
 template <class Operation>
 AllocationOutcome with_failing_allocation(std::size_t n, Operation&& operation) {
     const FailingAllocation failing(n);

@@ -14,8 +14,8 @@
 
 namespace kvstem_test {
 
-/// One map entry for each cached page. Page ids of new pages are told to it. Every tree has a number
-/// that is never used again; what a cleared tree's leases read stays under the old number.
+/// One map entry for each cached page. Page ids of new pages are told to it. Every tree has a
+/// number that is never used again; what a cleared tree's leases read stays under the old number.
 struct NaiveRadixCache {
     using Key = std::pair<std::size_t, Tokens>;  // the tree's number, a prefix of whole pages
     struct Page {

@@ -14,8 +14,8 @@ inline unsigned test_scale() {
     return factor < 1 ? 1 : static_cast<unsigned>(factor);
 }
 
-/// What a size of a million is divided by, so that the large tests take seconds everywhere: nothing in
-/// an optimised build, 20 in one without optimisation or with a sanitizer.
+/// What a size of a million is divided by, so that the large tests take seconds everywhere: nothing
+/// in an optimised build, 20 in one without optimisation or with a sanitizer.
 #if !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr std::size_t large_test_divisor = 20;
 #elif defined(__has_feature)

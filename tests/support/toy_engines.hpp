@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Engines of each form whose KV rows are hashes of all tokens before them and whose logits are a hash
-// of all rows, so that one wrong row changes every answer; they count, and fail on demand.
+// Engines of each form whose KV rows are hashes of all tokens before them and whose logits are a
+// hash of all rows, so that one wrong row changes every answer; they count, and fail on demand.
 #pragma once
 
 #include <algorithm>

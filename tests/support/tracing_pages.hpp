@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A page source in place of PagePool: records every call, and refuses, throws or misbehaves on demand.
+// A page source in place of PagePool: records every call, and refuses, throws or misbehaves on
+// demand.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +47,8 @@ struct PageLedger {
     static bool now(std::size_t& countdown) noexcept { return countdown != 0 && --countdown == 0; }
 };
 
-/// The handle a RadixCache holds by value. Pages are handed out highest id first, unlike PagePool's.
+/// The handle a RadixCache holds by value. Pages are handed out highest id first, unlike
+/// PagePool's.
 class TracingPages {
   public:
     explicit TracingPages(PageLedger& ledger) noexcept : ledger_(&ledger) {}

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The shared form under many threads: who waits is woken, in the stated order, and nothing is lost.
 //
-// Nothing here depends on how fast a thread is. That a wait has begun is read from the cache, that it
-// was ended by an event follows from its having no deadline, and the order of events from what each
-// thread could only have got after another gave it back. A wait that nobody ends trips the watchdog.
+// Nothing here depends on how fast a thread is. That a wait has begun is read from the cache, that
+// it was ended by an event follows from its having no deadline, and the order of events from what
+// each thread could only have got after another gave it back. A wait that nobody ends trips the
+// watchdog.
 
 #include <algorithm>
 #include <array>
@@ -88,8 +89,8 @@ class Log {
     std::vector<std::string> entries_;
 };
 
-/// A thread that ends with an admission. What it says is checked after it has ended: the assertions of
-/// the test framework are for one thread at a time.
+/// A thread that ends with an admission. What it says is checked after it has ended: the assertions
+/// of the test framework are for one thread at a time.
 class Background {
   public:
     template <class Run>
@@ -116,8 +117,8 @@ auto acquire_and_release(Cache& cache, Tokens prompt) {
     };
 }
 
-/// Starts a request for `prompt` that waits without a deadline, lets `event` happen once it waits, and
-/// expects it to be granted, not before `event` began.
+/// Starts a request for `prompt` that waits without a deadline, lets `event` happen once it waits,
+/// and expects it to be granted, not before `event` began.
 template <class Event>
 void check_woken_by(Cache& cache, const Tokens& prompt, Event&& event) {
     const Watchdog watchdog("a request that an event should wake");

@@ -58,7 +58,8 @@ struct CountingLru : kvstem::LeastRecentlyUsed {
     }
 };
 
-/// Evicts the unpinned leaf with the greatest number, which is none of the orders that are supplied.
+/// Evicts the unpinned leaf with the greatest number, which is none of the orders that are
+/// supplied.
 struct GreatestIdFirst {
     struct NodeData {};
     std::array<bool, 100> unpinned_nodes{};

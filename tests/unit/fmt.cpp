@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -139,4 +141,47 @@ TEST_CASE("every field of the paged cache's statistics is printed") {
     CHECK(fmt::format("{}", engine) ==
           "hit_rate=0.7500 hits=0 misses=0 queried_tokens=4 reused_tokens=3 missed_tokens=1 "
           "computed_tokens=0 stored_blocks=0 evicted_blocks=0 blocks=0 capacity_blocks=0 bytes=0");
+}
+
+TEST_CASE("Prometheus text has help, type and one sample for every statistic", "[C2]") {
+    kvstem::RadixCacheStats stats;
+    stats.hits = 7;
+    stats.free_pages = 3;
+    const kvstem::MetricLabel labels[] = {{"model", "a\"b\\c\nd"}, {"gpu", "0"}};
+    const std::string text = kvstem::to_prometheus(stats, labels);
+    CHECK_THAT(text, ContainsSubstring(
+                         "# HELP kvstem_page_hits_total Granted requests that adopted something.\n"
+                         "# TYPE kvstem_page_hits_total counter\n"
+                         "kvstem_page_hits_total{model=\"a\\\"b\\\\c\\nd\",gpu=\"0\"} 7\n"));
+    CHECK_THAT(text, ContainsSubstring("# TYPE kvstem_page_free gauge\n"));
+    CHECK(kvstem::to_prometheus(kvstem::PrefixCacheStats{}).find("\nkvstem_snapshot_entries 0\n") !=
+          std::string::npos);
+    CHECK(kvstem::to_prometheus(kvstem::CachedEngineStats{}).find("\nkvstem_engine_blocks 0\n") !=
+          std::string::npos);
+}
+
+TEST_CASE("Prometheus text follows the grammar of the format, each name once", "[C2]") {
+    const kvstem::MetricLabel labels[] = {{"cache", "main"}};
+    const auto check = [](const std::string& text, std::size_t fields) {
+        std::istringstream lines(text);
+        std::string help;
+        std::string type;
+        std::string sample;
+        std::set<std::string> names;
+        while (std::getline(lines, help)) {
+            REQUIRE(std::getline(lines, type));
+            REQUIRE(std::getline(lines, sample));
+            const std::string name = sample.substr(0, sample.find('{'));
+            CHECK(help.rfind("# HELP " + name + " ", 0) == 0);
+            const bool counts = name.size() > 6 && name.substr(name.size() - 6) == "_total";
+            CHECK(type == "# TYPE " + name + (counts ? " counter" : " gauge"));
+            CHECK(sample.find("{cache=\"main\"} ") == name.size());
+            CHECK(name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string::npos);
+            CHECK(names.insert(name).second);
+        }
+        CHECK(names.size() == fields);
+    };
+    check(kvstem::to_prometheus(kvstem::PrefixCacheStats{}, labels), 14);
+    check(kvstem::to_prometheus(kvstem::RadixCacheStats{}, labels), 21);
+    check(kvstem::to_prometheus(kvstem::CachedEngineStats{}, labels), 11);
 }

@@ -31,7 +31,8 @@ namespace {
 
 constexpr std::size_t page = 4;  // P in all forms here
 
-/// Options with room for `blocks` blocks, pages or snapshots; a paged engine is made with that many.
+/// Options with room for `blocks` blocks, pages or snapshots; a paged engine is made with that
+/// many.
 template <class Engine>
 typename PrefixCachedEngine<Engine>::Options options(std::size_t blocks) {
     typename PrefixCachedEngine<Engine>::Options options{};
@@ -453,8 +454,8 @@ TEST_CASE("a state that cannot be cut serves what continues it and nothing else"
     CHECK(result.reused_tokens == 6);  // the older one, which ends before the branching
     CHECK(result.tokens == uncached_answer(branch, 3));
     CHECK(rig.engine.refusals == refusals + 1);
-    // Each state refuses once, and is not asked again for that length or a shorter one: here the two
-    // that the call before stored, then the one that this call stores.
+    // Each state refuses once, and is not asked again for that length or a shorter one: here the
+    // two that the call before stored, then the one that this call stores.
     CHECK(rig.generate(with(first(ten, 8), {37})).reused_tokens == 6);
     CHECK(rig.engine.refusals == refusals + 3);
     CHECK(rig.generate(with(first(ten, 7), {36})).reused_tokens == 6);
@@ -610,7 +611,8 @@ TEMPLATE_TEST_CASE("an engine that fails at any step leaks nothing, and the next
         ++failed;
         check_audit(rig.cached);
         if (heard.empty()) {
-            // Nothing of the prompt is there that was not before; only a query may have been counted.
+            // Nothing of the prompt is there that was not before; only a query may have been
+            // counted.
             auto after = look(rig.cached, {trunk, prompt});
             std::copy_n(before.begin(), 5, after.begin());
             CHECK(after == before);

@@ -325,7 +325,8 @@ TEST_CASE("trimming a leaf drops its last pages and nothing else") {
     tree.trim(upper, 1);
     CHECK(tree.find(root, all).pages == 1);
     check_audit(tree);
-    // The place behind a trimmed leaf can be filled again with the same tokens, in a run of their own.
+    // The place behind a trimmed leaf can be filled again with the same tokens, in a run of their
+    // own.
     const NodeId again =
         add(tree, upper, Tokens(all.begin() + static_cast<int>(p), all.end()), 500);
     CHECK(tree.find(root, all).pages == 6);
@@ -474,8 +475,8 @@ TEST_CASE("memory follows the live tokens when a long insertion is cut down to i
     const Tokens all = counted(n);
     const NodeId leaf = add(tree, root, all);
     const std::size_t peak = tree.bytes();
-    // Divergent sequences cut it at 1,000 places; then it goes from its end, page by page, down to a
-    // tenth of itself.
+    // Divergent sequences cut it at 1,000 places; then it goes from its end, page by page, down to
+    // a tenth of itself.
     const std::size_t step = n / p / 1000;
     std::vector<NodeId> branches;
     for (std::size_t i = 1; i < 1000; ++i) {

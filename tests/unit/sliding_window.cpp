@@ -42,7 +42,8 @@ struct Shape {
 }  // namespace
 
 TEST_CASE("the bound is that of the positions that have to be held at any time", "[W1]") {
-    // W = 5, P = 2: a row reads 4 earlier ones, and with its own slot 5 neighbours touch at most 3 pages.
+    // W = 5, P = 2: a row reads 4 earlier ones, and with its own slot 5 neighbours touch at most 3
+    // pages.
     CHECK(SlidingWindow{.window_tokens = 5}.bound_pages(2) == 3);
     CHECK(SlidingWindow{.window_tokens = 1}.bound_pages(16) == 1);
     CHECK(SlidingWindow{.window_tokens = 17}.bound_pages(16) == 2);

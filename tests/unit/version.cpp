@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The version is stated once: what the header says is what CMake read and what the namespace is called.
+// The version is stated once: what the header says is what CMake read and what the namespace is
+// called.
 
 #include "kvstem/version.hpp"
 

@@ -11,9 +11,10 @@
 namespace kvstem::inline KVSTEM_ABI::detail {
 
 /// A multimap from 32-bit fingerprints to node ids by open addressing with linear probing. It never
-/// looks at a node itself: the caller says whether a candidate is the one, so a colliding fingerprint
-/// costs a look and nothing else. Each entry carries a clue, a number of the caller's that may be out of
-/// date: it lets a lookup ask for the candidate's tokens at the same time as for the candidate.
+/// looks at a node itself: the caller says whether a candidate is the one, so a colliding
+/// fingerprint costs a look and nothing else. Each entry carries a clue, a number of the caller's
+/// that may be out of date: it lets a lookup ask for the candidate's tokens at the same time as for
+/// the candidate.
 ///
 /// Resizing is spread over the operations that cause it. The next array is zeroed a few slots at a
 /// time while the current one still has room, then slots move over a few at a time; in between a
@@ -44,10 +45,11 @@ class ChildTable {
         }
     }
 
-    /// Files `node` under `hash`, with a clue for `find` to pass on. Requires: `reserve_one` since the
-    /// last insertion.
+    /// Files `node` under `hash`, with a clue for `find` to pass on. Requires: `reserve_one` since
+    /// the last insertion.
     void insert(std::uint32_t hash, std::uint32_t node, std::uint32_t clue = 0) noexcept {
-        // While a resize is on its way the new entry goes where it will stay, once there is a place.
+        // While a resize is on its way the new entry goes where it will stay, once there is a
+        // place.
         place(moving() ? next_ : current_, {hash, node, clue});
         ++size_;
         advance();
@@ -123,8 +125,8 @@ class ChildTable {
     static constexpr std::size_t zeroed_per_step = 64;
     static constexpr std::size_t moved_per_step = 16;
 
-    /// The home follows from the hash alone and is monotone in it, for any capacity, so that neither
-    /// moving nor erasing needs the node.
+    /// The home follows from the hash alone and is monotone in it, for any capacity, so that
+    /// neither moving nor erasing needs the node.
     static std::size_t home(const Array& array, std::uint32_t hash) noexcept {
         return static_cast<std::size_t>(static_cast<std::uint64_t>(hash) * array.capacity >> 32);
     }
@@ -162,8 +164,8 @@ class ChildTable {
         array.slots[i] = slot;
     }
 
-    /// Empties a slot and moves later entries of its cluster back, so that probing never has to pass
-    /// over graves.
+    /// Empties a slot and moves later entries of its cluster back, so that probing never has to
+    /// pass over graves.
     static void close_gap(Array& array, Slot* slot) noexcept {
         std::size_t gap = static_cast<std::size_t>(slot - array.slots);
         for (std::size_t i = after(array, gap); array.slots[i].node != 0; i = after(array, i)) {

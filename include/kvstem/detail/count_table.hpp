@@ -10,9 +10,9 @@
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
-/// A map from 32-bit ids (below 2^32 − 1) to counts above zero, by open addressing. Ids whose count is
-/// zero take no room. `add` throws std::bad_alloc with nothing changed; never shrinks, so an `add` that
-/// undoes a `subtract` does not allocate.
+/// A map from 32-bit ids (below 2^32 − 1) to counts above zero, by open addressing. Ids whose count
+/// is zero take no room. `add` throws std::bad_alloc with nothing changed; never shrinks, so an
+/// `add` that undoes a `subtract` does not allocate.
 class CountTable {
   public:
     [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
@@ -53,7 +53,8 @@ class CountTable {
     };
 
     static std::size_t home(const std::vector<Slot>& slots, std::uint32_t id) noexcept {
-        // The upper bits of the product: ids at a stride of a power of two spread as well as others.
+        // The upper bits of the product: ids at a stride of a power of two spread as well as
+        // others.
         return static_cast<std::size_t>(id * 0x9E37'79B1u * std::uint64_t{slots.size()} >> 32);
     }
     /// Where an id stands, or the empty slot where it would.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Fingerprints of pages. They only find candidates: whoever uses one compares the tokens afterwards.
+// Fingerprints of pages. They only find candidates: whoever uses one compares the tokens
+// afterwards.
 #pragma once
 
 #include <cstddef>

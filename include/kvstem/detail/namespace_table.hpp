@@ -18,8 +18,8 @@ namespace kvstem::inline KVSTEM_ABI::detail {
 /// Maps namespaces to 32-bit numbers (ids of root nodes, never 0). The default namespace is not in
 /// here: its root is a constant of the cache.
 ///
-/// A key is the three parts one after another, each as a tag byte, its length and its bytes, which no
-/// two different namespaces share. Keys are compared, not only their hashes.
+/// A key is the three parts one after another, each as a tag byte, its length and its bytes, which
+/// no two different namespaces share. Keys are compared, not only their hashes.
 /// Complexity: O(length of the strings). `add` throws std::bad_alloc, with nothing changed.
 class NamespaceTable {
   public:

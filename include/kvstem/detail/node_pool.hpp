@@ -14,11 +14,11 @@
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
-/// Slots of one `Hot` and one `Cold` record each, named by ids from 1 (0 stands for "none"). The two
-/// lie apart, so that what every walk reads stays within one cache line. Ids come from the lowest
-/// segment that has one, so that after a peak the upper segments run empty and go back to the system,
-/// which a plain vector would keep for ever. An id is reused; whoever must notice that compares a
-/// generation in the record.
+/// Slots of one `Hot` and one `Cold` record each, named by ids from 1 (0 stands for "none"). The
+/// two lie apart, so that what every walk reads stays within one cache line. Ids come from the
+/// lowest segment that has one, so that after a peak the upper segments run empty and go back to
+/// the system, which a plain vector would keep for ever. An id is reused; whoever must notice that
+/// compares a generation in the record.
 ///
 /// Complexity: access O(1), two loads; take and give O(1) plus a scan of one bit per segment.
 /// Exceptions: `take` throws what operator new throws, with nothing changed; all else is noexcept.
@@ -54,8 +54,8 @@ class NodePool {
         return s * segment_slots + slot;
     }
 
-    /// Gives an id back. Its segment goes back to the system with its last id, but for the first, and
-    /// for one that a large pool keeps for the next time.
+    /// Gives an id back. Its segment goes back to the system with its last id, but for the first,
+    /// and for one that a large pool keeps for the next time.
     void give(std::uint32_t id) noexcept {
         const std::uint32_t s = id / segment_slots;
         Segment* segment = segments_[s];

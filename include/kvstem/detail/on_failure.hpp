@@ -6,8 +6,8 @@
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
-/// Runs `action`; if it throws, runs `undo` and passes the exception on. Without exceptions there is
-/// nothing to undo: what would throw has ended the program.
+/// Runs `action`; if it throws, runs `undo` and passes the exception on. Without exceptions there
+/// is nothing to undo: what would throw has ended the program.
 template <class Action, class Undo>
 void on_failure(Action&& action, Undo&& undo) {
 #if defined(__cpp_exceptions)

@@ -12,7 +12,8 @@
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
-/// How many leading pages of a span are neighbours, each one more than the one before; at most `most`.
+/// How many leading pages of a span are neighbours, each one more than the one before; at most
+/// `most`.
 inline std::size_t neighbours(std::span<const PageId> pages, std::size_t most) noexcept {
     constexpr std::size_t step = 8;  // compared without a branch in between, so several at a time
     const std::size_t n = pages.size() < most ? pages.size() : most;
@@ -30,8 +31,8 @@ inline std::size_t neighbours(std::span<const PageId> pages, std::size_t most) n
     return i;
 }
 
-/// Calls `visit(word, bits, n)` for the pages of a span, n neighbours of one 64-bit word together. Pages
-/// that were taken in one go usually are neighbours, and then this is a call per 64 pages.
+/// Calls `visit(word, bits, n)` for the pages of a span, n neighbours of one 64-bit word together.
+/// Pages that were taken in one go usually are neighbours, and then this is a call per 64 pages.
 template <class Visit>
 void for_each_word(std::span<const PageId> pages, Visit&& visit) {
     while (!pages.empty()) {
@@ -60,8 +61,8 @@ class PageBits {
         });
         return found != 0;
     }
-    /// Adds pages that are new; false (nothing changed) if one is in the set already, or in the span
-    /// twice.
+    /// Adds pages that are new; false (nothing changed) if one is in the set already, or in the
+    /// span twice.
     [[nodiscard]] bool insert_new(std::span<const PageId> pages) noexcept {
         std::size_t done = 0;
         bool all_new = true;

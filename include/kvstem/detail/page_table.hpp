@@ -12,8 +12,8 @@
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
-/// Like a vector of PageId, except that `resize` leaves new places unset: a block table of 131,072 ids
-/// is filled from the tree right after, and clearing it first would cost as much as filling it.
+/// Like a vector of PageId, except that `resize` leaves new places unset: a block table of 131,072
+/// ids is filled from the tree right after, and clearing it first would cost as much as filling it.
 class PageTable {
   public:
     PageTable() = default;

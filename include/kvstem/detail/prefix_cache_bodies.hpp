@@ -23,8 +23,9 @@ std::size_t PrefixCache<KvCache, T, Logits>::cut_of(std::uint32_t slot,
     }
 }
 
-/// The best match (S1). Walks from the deepest matched node towards the root: the entries below each
-/// node share the same number of tokens with the prompt, except those that were looked at before.
+/// The best match (S1). Walks from the deepest matched node towards the root: the entries below
+/// each node share the same number of tokens with the prompt, except those that were looked at
+/// before.
 template <kv_snapshot KvCache, token_type T, class Logits>
 auto PrefixCache<KvCache, T, Logits>::locate(Tokens prompt, const Namespace& name) const noexcept
     -> Found {
@@ -62,7 +63,8 @@ void PrefixCache<KvCache, T, Logits>::consider_below(NodeId top, NodeId except, 
     // The entry used last is asked first: if it can be cut right here, no other is better.
     consider(tree_.data(top).newest);
     if (best.tokens == tokens) return;
-    // One that ends with `top` itself counts when the match ends inside that node: the walk omits it.
+    // One that ends with `top` itself counts when the match ends inside that node: the walk omits
+    // it.
     if (tree_.data(top).entry != none) consider(tree_.data(top).entry);
     NodeId node = tree_.next_in(top, top);
     while (node != no_node) {
@@ -305,7 +307,8 @@ void PrefixCache<KvCache, T, Logits>::unlink(std::uint32_t slot) noexcept {
     (s.older == none ? oldest_ : slots_[s.older].newer) = s.newer;
 }
 
-/// Stamps an entry as used now, here and on its whole path: it is the newest of each subtree it is in.
+/// Stamps an entry as used now, here and on its whole path: it is the newest of each subtree it is
+/// in.
 template <kv_snapshot KvCache, token_type T, class Logits>
 void PrefixCache<KvCache, T, Logits>::use(std::uint32_t slot) noexcept {
     unlink(slot);

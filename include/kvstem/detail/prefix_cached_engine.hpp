@@ -33,7 +33,8 @@ GenerateResult PrefixCachedEngine<Engine>::generate(Tokens prompt, const Generat
         store(request, params, clearings);
         return result;
     }
-    // Drawn before anything is stored: rows whose logits are no numbers would spoil others' answers.
+    // Drawn before anything is stored: rows whose logits are no numbers would spoil others'
+    // answers.
     result.tokens.push_back(drawn_by(draw));
     store(request, params, clearings);
     result.finish = decode(request, params, on_token, draw, result);
@@ -95,8 +96,8 @@ bool PrefixCachedEngine<Engine>::goes_on(OnToken& on_token, Token token) {
     }
 }
 
-/// Turns the first token into the whole answer. Each turn tells the last drawn token, and if there is to
-/// be another one, gives that token a row.
+/// Turns the first token into the whole answer. Each turn tells the last drawn token, and if there
+/// is to be another one, gives that token a row.
 template <cacheable_engine Engine>
 template <class OnToken, class Draw>
 FinishReason PrefixCachedEngine<Engine>::decode(Request& request, const GenerateParams& params,
@@ -121,8 +122,8 @@ FinishReason PrefixCachedEngine<Engine>::decode(Request& request, const Generate
     }
 }
 
-/// Offers what the engine has computed so far, unless the cache was cleared meanwhile: who clears it
-/// does not expect to find what was computed before.
+/// Offers what the engine has computed so far, unless the cache was cleared meanwhile: who clears
+/// it does not expect to find what was computed before.
 template <cacheable_engine Engine>
 void PrefixCachedEngine<Engine>::store(Request& request, const GenerateParams& params,
                                        std::uint64_t clearings) {

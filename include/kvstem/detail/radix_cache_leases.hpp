@@ -115,8 +115,8 @@ auto RadixCache<Pages, Policy, T>::admit(Tokens prompt, const Namespace& name,
     if (short_of_pages && !can_free(plan.fresh_pages, evictable_on_path(plan.match))) {
         return {refuse(Admission::exhausted), Lease{}};
     }
-    // What can fail without a trace comes first; then the match is pinned, and only then anything is
-    // evicted (M3).
+    // What can fail without a trace comes first; then the match is pinned, and only then anything
+    // is evicted (M3).
     State& state = take_state();
     NodeId node = matched != 0 ? plan.match.node : no_node;
     detail::on_failure(
@@ -205,8 +205,8 @@ void RadixCache<Pages, Policy, T>::check_pages(std::span<const PageId> pages) co
     }
 }
 
-/// M8: the first rows of the next page, where some cached page agrees with them. Looked for after the
-/// last eviction, so that the page copied from is there.
+/// M8: the first rows of the next page, where some cached page agrees with them. Looked for after
+/// the last eviction, so that the page copied from is there.
 template <page_source Pages, eviction_policy Policy, token_type T>
 template <class Copy>
 void RadixCache<Pages, Policy, T>::adopt_partial_page(State& state, Tokens prompt, Copy&& copy) {
@@ -235,7 +235,8 @@ void RadixCache<Pages, Policy, T>::check_room(const State& state, std::size_t to
 template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::wrote(State& state, Tokens tokens) {
     check_room(state, tokens.size());
-    // Once a window has slid nothing is published any more, and an endless answer is not remembered.
+    // Once a window has slid nothing is published any more, and an endless answer is not
+    // remembered.
     if (state.slid_pages == 0) state.tail.insert(state.tail.end(), tokens.begin(), tokens.end());
     state.written += tokens.size();
 }
@@ -265,8 +266,9 @@ bool RadixCache<Pages, Policy, T>::can_publish(const State& state) const noexcep
     return !roots_[state.root].detached && state.slid_pages == 0;
 }
 
-/// Of `tokens` tokens that follow the shared pages, those in whole pages that may be published. Of a
-/// request whose window slides only the prompt: its later pages are what keeps it within its bound.
+/// Of `tokens` tokens that follow the shared pages, those in whole pages that may be published. Of
+/// a request whose window slides only the prompt: its later pages are what keeps it within its
+/// bound.
 template <page_source Pages, eviction_policy Policy, token_type T>
 std::size_t RadixCache<Pages, Policy, T>::publishable(const State& state,
                                                       std::size_t tokens) const noexcept {
@@ -369,9 +371,9 @@ std::size_t RadixCache<Pages, Policy, T>::publish_whole(State& state, Tokens tok
     return published;
 }
 
-/// The `known` pages from the lease's shared ones on, down to the node `end`, stood in the tree already.
-/// Where the tree's page is the lease's (published by a fork) the lease's own hold ends; otherwise its
-/// page is a duplicate, which stays in the table until the lease switches.
+/// The `known` pages from the lease's shared ones on, down to the node `end`, stood in the tree
+/// already. Where the tree's page is the lease's (published by a fork) the lease's own hold ends;
+/// otherwise its page is a duplicate, which stays in the table until the lease switches.
 template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::note_duplicates(State& state, NodeId end,
                                                    std::size_t known) noexcept {

@@ -84,8 +84,8 @@ void RadixCache<Pages, Policy, T>::drop_root_if_unused(std::uint32_t root) noexc
     free_roots_.push_back(root);
 }
 
-/// Takes a tree out of reach: what nobody reads is freed, the rest stays for its leases. Returns the
-/// number of pages that left the tree.
+/// Takes a tree out of reach: what nobody reads is freed, the rest stays for its leases. Returns
+/// the number of pages that left the tree.
 template <page_source Pages, eviction_policy Policy, token_type T>
 std::size_t RadixCache<Pages, Policy, T>::detach(std::uint32_t root) noexcept {
     Root& record = roots_[root];
@@ -107,8 +107,8 @@ std::size_t RadixCache<Pages, Policy, T>::detach(std::uint32_t root) noexcept {
     return dropped;
 }
 
-/// Removes every unpinned node below a root, children before parents. Nothing below an unpinned node is
-/// pinned, so each of them is a leaf by the time it is reached.
+/// Removes every unpinned node below a root, children before parents. Nothing below an unpinned
+/// node is pinned, so each of them is a leaf by the time it is reached.
 template <page_source Pages, eviction_policy Policy, token_type T>
 std::size_t RadixCache<Pages, Policy, T>::remove_unpinned_below(NodeId root) noexcept {
     const auto deepest_first = [this](NodeId node) noexcept {
@@ -206,8 +206,8 @@ void RadixCache<Pages, Policy, T>::pin(NodeId node) noexcept {
     while (!tree_.is_root(node) && pin_node(nodes, node)) node = tree_.parent(node);
 }
 
-/// Takes one pin off a path. Nodes that lose their last one become evictable, the deepest first, which
-/// is the order LeastRecentlyUsed relies on; in a detached tree they go at once.
+/// Takes one pin off a path. Nodes that lose their last one become evictable, the deepest first,
+/// which is the order LeastRecentlyUsed relies on; in a detached tree they go at once.
 template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::unpin(NodeId node, bool detached) noexcept {
     Nodes nodes{tree_};
@@ -241,9 +241,9 @@ void RadixCache<Pages, Policy, T>::remove_node(NodeId node) noexcept {
     }
 }
 
-/// Pins a path, given from the top down, and copies its pages to `out`, which has exactly that size. One
-/// walk does both: on a long path, waiting for its nodes is most of the cost. That the ids are known
-/// lets the walk ask for nodes ahead, which following parents could not.
+/// Pins a path, given from the top down, and copies its pages to `out`, which has exactly that
+/// size. One walk does both: on a long path, waiting for its nodes is most of the cost. That the
+/// ids are known lets the walk ask for nodes ahead, which following parents could not.
 template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::pin_and_copy(std::span<const NodeId> path,
                                                 std::span<PageId> out) noexcept {
@@ -277,8 +277,8 @@ void RadixCache<Pages, Policy, T>::pin_and_copy(std::span<const NodeId> path,
 template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::enter_tree(std::span<const PageId> pages,
                                               bool may_be_shared) noexcept {
-    // The hold of the lease that publishes becomes the tree's; a fork's hold on the same page stays.
-    // `publish` has marked the pages as the tree's already, to see that each of them is new.
+    // The hold of the lease that publishes becomes the tree's; a fork's hold on the same page
+    // stays. `publish` has marked the pages as the tree's already, to see that each of them is new.
     if (may_be_shared) {
         for (const PageId page : pages) overlapping_pages_ += pages_.refs(page) > 1 ? 1 : 0;
     }
@@ -318,8 +318,8 @@ bool RadixCache<Pages, Policy, T>::can_free(std::size_t wanted, Evictable kept) 
     return missing + kept.freeable <= freeable_pages();
 }
 
-/// Of all evictable pages, those that evicting makes free. O(nodes + evictable pages): only asked when
-/// forks hold pages of the tree and the pool is nearly exhausted.
+/// Of all evictable pages, those that evicting makes free. O(nodes + evictable pages): only asked
+/// when forks hold pages of the tree and the pool is nearly exhausted.
 template <page_source Pages, eviction_policy Policy, token_type T>
 std::size_t RadixCache<Pages, Policy, T>::freeable_pages() const noexcept {
     std::size_t freeable = 0;
@@ -365,8 +365,9 @@ std::size_t RadixCache<Pages, Policy, T>::evict(std::size_t pages) noexcept {
     return evicted;
 }
 
-/// The next eviction will wait for memory that nobody touched for long; the processor can fetch it now.
-/// Of the next victim, fetched last time, all that it refers to; of the one after it, the node.
+/// The next eviction will wait for memory that nobody touched for long; the processor can fetch it
+/// now. Of the next victim, fetched last time, all that it refers to; of the one after it, the
+/// node.
 template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::look_ahead([[maybe_unused]] Nodes& nodes) const noexcept {
     if constexpr (requires { policy_.victim_after(nodes, no_node); }) {
@@ -458,7 +459,8 @@ AuditReport RadixCache<Pages, Policy, T>::audit() const {
     return report;
 }
 
-/// Pins are what the leases and the pinned children add up to, and the page counts follow from them.
+/// Pins are what the leases and the pinned children add up to, and the page counts follow from
+/// them.
 template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::audit_pins(AuditReport& report) const {
     std::size_t pinned = 0;

@@ -9,8 +9,8 @@
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
-/// Makes room for `more` elements. Unlike reserve(size + more), which may allocate exactly that and so
-/// at every call, it at least doubles. Throws std::bad_alloc, with nothing changed.
+/// Makes room for `more` elements. Unlike reserve(size + more), which may allocate exactly that and
+/// so at every call, it at least doubles. Throws std::bad_alloc, with nothing changed.
 template <class T>
 void reserve_more(std::vector<T>& list, std::size_t more) {
     if (list.capacity() - list.size() >= more) return;

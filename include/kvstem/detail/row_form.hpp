@@ -21,8 +21,8 @@
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
-/// The rows of page ids. A block enters whole and is replaced whole, so that rows may be read from the
-/// engine before it is known where they will stand.
+/// The rows of page ids. A block enters whole and is replaced whole, so that rows may be read from
+/// the engine before it is known where they will stand.
 class BlockStore {
   public:
     using Block = std::unique_ptr<std::byte[]>;
@@ -44,8 +44,9 @@ class BlockStore {
 /// Leases live only while rows are copied in or out: once they are in the engine, nobody needs the
 /// blocks, and eviction may take them while the answer is being decoded.
 ///
-/// The pool has one page more than the cache may hold. RadixCache leaves a token to run and takes a page
-/// for it; with the spare one a lookup never evicts, so that a call that fails leaves what was there.
+/// The pool has one page more than the cache may hold. RadixCache leaves a token to run and takes a
+/// page for it; with the spare one a lookup never evicts, so that a call that fails leaves what was
+/// there.
 template <class Engine>
 class RowForm {
   public:
@@ -66,11 +67,13 @@ class RowForm {
           capacity_(checked_capacity(options)),
           cache_({.page_tokens = block_tokens_}, PagePool(capacity_ + 1)) {}
 
-    /// Puts the longest cached prefix into the engine, to the token, but never the prompt's last one.
+    /// Puts the longest cached prefix into the engine, to the token, but never the prompt's last
+    /// one.
     [[nodiscard]] Request start(Tokens prompt, const Namespace& name, std::vector<float>&) {
         PageId partial = no_page;
         std::size_t partial_rows = 0;
-        // The rows go straight from the cached block into the engine, so the lease's page stays empty.
+        // The rows go straight from the cached block into the engine, so the lease's page stays
+        // empty.
         const auto note_partial = [&](PageId from, PageId, std::size_t rows) noexcept {
             partial = from;
             partial_rows = rows;
@@ -94,7 +97,8 @@ class RowForm {
     /// The engine has room for every position of its context.
     [[nodiscard]] bool make_room(Request&, std::size_t) const noexcept { return true; }
 
-    /// Offers the whole blocks of a sequence whose rows the engine holds; as many as the cache can hold.
+    /// Offers the whole blocks of a sequence whose rows the engine holds; as many as the cache can
+    /// hold.
     void store(Request& request, Tokens sequence, std::span<const float>, const Namespace& name) {
         const std::size_t wanted = std::min(sequence.size() / block_tokens_, capacity_);
         if (wanted <= request.stored_blocks) return;
@@ -109,7 +113,8 @@ class RowForm {
             for (std::size_t i = 0; i < fresh.size(); ++i) {
                 blocks_.put(lease.block_table()[known + i], std::move(fresh[i]));
             }
-            // With nothing fresh the lease's one page is a duplicate; publishing then only refreshes.
+            // With nothing fresh the lease's one page is a duplicate; publishing then only
+            // refreshes.
             lease.wrote(tokens.subspan(lease.written()));
             stored_ += lease.publish();
         }

@@ -17,21 +17,23 @@ namespace kvstem::inline KVSTEM_ABI::detail {
 /// Stands where a tree keeps no value per page: takes no room in a run.
 struct NoValue {};
 
-/// Allocates runs. A run is what one insertion brought: a header, `pages * P` tokens, one value a page.
+/// Allocates runs. A run is what one insertion brought: a header, `pages * P` tokens, one value a
+/// page.
 ///
 ///     Run            tokens                              values
 ///     [header 16 B | t0 t1 t2 … … … … … … … … … | dead | v0 v1 … | dead ]
 ///                    └── live: the first live_pages ──┘
 ///
-/// Nodes are slices of runs, and removal is leaf first, so what is alive of a run is always a prefix
-/// of it: a run needs one length and no count of slices.
+/// Nodes are slices of runs, and removal is leaf first, so what is alive of a run is always a
+/// prefix of it: a run needs one length and no count of slices.
 ///
 /// Runs lie one after another in segments of up to 256 KB (the first ones are smaller, and a run of
-/// more than an eighth of a segment has one of its own). Cutting and dropping runs leaves holes; when less than 92 % of the held bytes are alive,
-/// `clean` moves the live prefixes out of the emptiest segment and gives the segment back. It moves at
-/// most three bytes for each byte that was allocated or dropped since, so its cost is a constant
-/// factor of the work that caused it; and it never starts on a segment that is more than 85 % alive,
-/// so that the ends of segments, which no move can win back, do not keep it busy for ever.
+/// more than an eighth of a segment has one of its own). Cutting and dropping runs leaves holes;
+/// when less than 92 % of the held bytes are alive, `clean` moves the live prefixes out of the
+/// emptiest segment and gives the segment back. It moves at most three bytes for each byte that was
+/// allocated or dropped since, so its cost is a constant factor of the work that caused it; and it
+/// never starts on a segment that is more than 85 % alive, so that the ends of segments, which no
+/// move can win back, do not keep it busy for ever.
 template <class T, class Value>
 class RunStore {
   public:
@@ -77,9 +79,9 @@ class RunStore {
         if (segment.live_bytes == 0) give_back(run->segment);
     }
 
-    /// Moves runs out of sparse segments as far as the credit goes. `moved(old, now)` is called after
-    /// the content was copied and before the old place is reused. noexcept: without memory to move to,
-    /// nothing is moved.
+    /// Moves runs out of sparse segments as far as the credit goes. `moved(old, now)` is called
+    /// after the content was copied and before the old place is reused. noexcept: without memory to
+    /// move to, nothing is moved.
     template <class Moved>
     void clean(Moved&& moved) noexcept {
         while (cleaning_ != none || choose_segment_to_clean()) {
@@ -97,15 +99,16 @@ class RunStore {
         return values(const_cast<Run*>(run));
     }
 
-    /// A number from which `foresee` finds the place again: the segment and the sixteen bytes in it. 0
-    /// for a place beyond what 32 bits can name.
+    /// A number from which `foresee` finds the place again: the segment and the sixteen bytes in
+    /// it. 0 for a place beyond what 32 bits can name.
     [[nodiscard]] std::uint32_t clue_of(const Run* run, const T* tokens) const noexcept {
         const auto offset = static_cast<std::size_t>(reinterpret_cast<const std::byte*>(tokens) -
                                                      segments_[run->segment].memory);
         if (offset >= segment_bytes || run->segment >= (1u << 18)) return 0;
         return run->segment << 14 | static_cast<std::uint32_t>(offset / 16);
     }
-    /// Asks the processor for the first two lines of what the clue names. Harmless if nothing is there.
+    /// Asks the processor for the first two lines of what the clue names. Harmless if nothing is
+    /// there.
     void foresee(std::uint32_t clue) const noexcept {
         const std::byte* memory = segments_[clue >> 14].memory;
         if (memory == nullptr) return;
@@ -169,7 +172,8 @@ class RunStore {
         return run;
     }
 
-    /// The open segment is full: from now on it may be cleaned, or given back if nothing in it lives.
+    /// The open segment is full: from now on it may be cleaned, or given back if nothing in it
+    /// lives.
     void close_open_segment(std::uint32_t next) noexcept {
         const std::uint32_t closed = open_;
         open_ = next;
@@ -193,7 +197,8 @@ class RunStore {
         return number;
     }
 
-    /// Room for one more segment in the lists, so that neither adding nor giving back can fail later.
+    /// Room for one more segment in the lists, so that neither adding nor giving back can fail
+    /// later.
     bool reserve_number() noexcept {
 #if defined(__cpp_exceptions)
         try {
@@ -248,8 +253,8 @@ class RunStore {
         return best != none;
     }
 
-    /// Moves the next live run out of the segment being cleaned. False when the credit is used up or
-    /// there is no memory.
+    /// Moves the next live run out of the segment being cleaned. False when the credit is used up
+    /// or there is no memory.
     template <class Moved>
     bool clean_one_run(Moved&& moved) noexcept {
         Segment segment = segments_[cleaning_];
@@ -302,7 +307,8 @@ class RunStore {
     std::size_t held_bytes_ = 0;
     std::size_t live_bytes_ = 0;
     std::size_t credit_bytes_ = 0;  // how many bytes `clean` may still move
-    // Bytes that died since no segment was worth cleaning: looking again is for when that has changed.
+    // Bytes that died since no segment was worth cleaning: looking again is for when that has
+    // changed.
     std::size_t dead_since_futile_look_ = segment_bytes;
 };
 

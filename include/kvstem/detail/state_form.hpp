@@ -21,9 +21,9 @@
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
-/// A saved state as a KV type of PrefixCache. It cannot be cut where it lies, only in the engine after
-/// it was loaded; so a prefix of it is the same state with the order to cut. Nothing is ever copied:
-/// the cache and whoever was handed a prefix share the state.
+/// A saved state as a KV type of PrefixCache. It cannot be cut where it lies, only in the engine
+/// after it was loaded; so a prefix of it is the same state with the order to cut. Nothing is ever
+/// copied: the cache and whoever was handed a prefix share the state.
 template <class State>
 class SharedState {
   public:
@@ -47,8 +47,8 @@ class SharedState {
         }
         return cut > held_->refused ? cut : 0;
     }
-    /// The engine did not cut this state to `n`. Lengths below are not tried either: a window that is
-    /// gone at n is gone there as well, and for other states it is the safe side.
+    /// The engine did not cut this state to `n`. Lengths below are not tried either: a window that
+    /// is gone at n is gone there as well, and for other states it is the safe side.
     void refuse_cuts_to(std::size_t n) noexcept { held_->refused = std::max(held_->refused, n); }
 
   private:
@@ -96,8 +96,8 @@ class StateForm {
     }
 
     /// Loads the state of the longest cached prefix. The whole prompt is one only with its logits;
-    /// otherwise its last token has to run. An engine that refuses a cut is offered the next best, and
-    /// never that cut again: each turn of the loop rules out a length of one entry.
+    /// otherwise its last token has to run. An engine that refuses a cut is offered the next best,
+    /// and never that cut again: each turn of the loop rules out a length of one entry.
     [[nodiscard]] Request start(Tokens prompt, const Namespace& name, std::vector<float>& logits) {
         for (;;) {
             const SnapshotMatch match = cache_.peek(prompt, name);

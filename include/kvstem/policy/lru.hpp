@@ -10,14 +10,14 @@ namespace kvstem::inline KVSTEM_ABI {
 /// Evicts what was released the longest ago. Exactly: a node's recency is the moment its last lease
 /// let go of it; of one path the deepest node goes first; equal recency cannot occur otherwise.
 ///
-/// The order is one list through the unpinned nodes, in which every node stands before (is older than)
-/// its ancestors:
+/// The order is one list through the unpinned nodes, in which every node stands before (is older
+/// than) its ancestors:
 ///
 ///     oldest ─ [3 4] ─ [7 8] ─ [1 2] ─ newest          [1 2] is the parent of [3 4]
 ///
-/// It holds because a release appends the leaf first and then goes upwards, and because a split puts the
-/// upper part right behind the lower one. So the oldest node is always a leaf, and neither a heap nor a
-/// clock is needed. Complexity: every call O(1). Never throws.
+/// It holds because a release appends the leaf first and then goes upwards, and because a split
+/// puts the upper part right behind the lower one. So the oldest node is always a leaf, and neither
+/// a heap nor a clock is needed. Complexity: every call O(1). Never throws.
 struct LeastRecentlyUsed {
     struct NodeData {
         NodeId older = no_node;
@@ -66,8 +66,8 @@ struct LeastRecentlyUsed {
     }
     template <class Nodes>
     void unlink(Nodes& nodes, NodeId node) noexcept {
-        // Read one by one: the neighbour unlinked just before wrote half of this node's links, and a
-        // load of both halves at once would have to wait until that store has left the core.
+        // Read one by one: the neighbour unlinked just before wrote half of this node's links, and
+        // a load of both halves at once would have to wait until that store has left the core.
         const NodeId older = nodes.order(node).older;
         const NodeId newer = nodes.order(node).newer;
         (older == no_node ? oldest_ : nodes.order(older).newer) = newer;

@@ -80,8 +80,8 @@ inline void check_cursor(JobId job, std::size_t cursor, std::size_t written, std
 
 }  // namespace detail
 
-/// Runs many jobs at once over one RadixCache: admits them as pages allow, computes their prompts in
-/// chunks from the adopted position on, decodes all of them in one step, publishes what they
+/// Runs many jobs at once over one RadixCache: admits them as pages allow, computes their prompts
+/// in chunks from the adopted position on, decodes all of them in one step, publishes what they
 /// computed, and gives everything back.
 ///
 /// Choose it when: requests of different ages and lengths are to share a decoder and a cache, or to
@@ -111,11 +111,12 @@ inline void check_cursor(JobId job, std::size_t cursor, std::size_t written, std
 /// fits the pool alone, so the oldest advances in every step and ends. (If leases that are not the
 /// batcher's hold the pages, `step` returns false until they let go.)
 ///
-/// Complexity: a step costs its tokens in the decoder, beside which the bookkeeping, linear in running
-/// jobs and the tokens of those waiting for a prefix, is nothing.
-/// Exceptions: InvalidArgument as stated at each call. What the decoder, the sampler or the allocator
-/// throw passes through `step`; no page is lost then, but the rows of that step may be left half-way,
-/// and the cursor check refuses to go on with such a one: abort it, or destroy the batcher.
+/// Complexity: a step costs its tokens in the decoder, beside which the bookkeeping, linear in
+/// running jobs and the tokens of those waiting for a prefix, is nothing.
+/// Exceptions: InvalidArgument as stated at each call. What the decoder, the sampler or the
+/// allocator throw passes through `step`; no page is lost then, but the rows of that step may be
+/// left half-way, and the cursor check refuses to go on with such a one: abort it, or destroy the
+/// batcher.
 /// Threads: none of its own. Lifetime: cache, store and decoder must outlive it; when it dies, its
 /// leases give everything back and nothing more is published.
 ///
@@ -130,8 +131,8 @@ class Batcher {
     using Tokens = std::span<const Token>;
     static_assert(std::same_as<typename Cache::TokenType, Token>);
 
-    /// Throws: InvalidArgument for an option of 0, or if the store's pages are not the cache's or its
-    /// rows not the model's.
+    /// Throws: InvalidArgument for an option of 0, or if the store's pages are not the cache's or
+    /// its rows not the model's.
     Batcher(Cache& cache, PagedKvStore& store, Decoder& decoder, BatcherOptions options = {})
         : cache_(cache), store_(store), decoder_(decoder), options_(options) {
         check_parts();
@@ -140,20 +141,20 @@ class Batcher {
     Batcher& operator=(const Batcher&) = delete;
     ~Batcher() = default;
 
-    /// Puts a job at the end of the queue. One that could not run even alone is finished at once, as
-    /// never_fits.
+    /// Puts a job at the end of the queue. One that could not run even alone is finished at once,
+    /// as never_fits.
     /// Throws: InvalidArgument for an empty prompt, a token outside the vocabulary, or sampling
     /// parameters out of range; nothing is queued then.
     JobId submit(Job job);
 
-    /// Ends a job without publishing what it computed since it last published (P6). Returns false if
-    /// it was over already.
+    /// Ends a job without publishing what it computed since it last published (P6). Returns false
+    /// if it was over already.
     bool abort(JobId id);
 
-    /// Gives running jobs the pages they need next, admits queued ones, and computes: for each job in
-    /// prefill its next chunk, for all others together one token.
-    /// Returns: whether anything was computed. If not, there is nothing to do, or leases that are not
-    /// the batcher's hold the pages that the job at the head of the queue needs.
+    /// Gives running jobs the pages they need next, admits queued ones, and computes: for each job
+    /// in prefill its next chunk, for all others together one token.
+    /// Returns: whether anything was computed. If not, there is nothing to do, or leases that are
+    /// not the batcher's hold the pages that the job at the head of the queue needs.
     bool step();
 
     /// Steps until nothing more can be computed.
@@ -162,8 +163,8 @@ class Batcher {
         }
     }
 
-    /// Throws: InvalidArgument for an id that was not handed out here. The reference stays valid until
-    /// the next `submit`.
+    /// Throws: InvalidArgument for an id that was not handed out here. The reference stays valid
+    /// until the next `submit`.
     [[nodiscard]] const JobResult& result(JobId id) const { return record_of(id).result; }
     [[nodiscard]] JobStatus status(JobId id) const { return result(id).status; }
 

@@ -84,8 +84,8 @@ class PagedEngine : public EngineBase {
     PagedKvStore store_;
 };
 
-/// Owns one contiguous KV whose rows can be read and written: a row_engine. A position's bytes are its
-/// key row and its value row of layer 0, then of layer 1, and so on.
+/// Owns one contiguous KV whose rows can be read and written: a row_engine. A position's bytes are
+/// its key row and its value row of layer 0, then of layer 1, and so on.
 ///
 ///     reference::RowEngine engine(model);
 ///     kvstem::PrefixCachedEngine cached(engine, {.block_tokens = 16, .max_blocks = 1000});
@@ -119,8 +119,8 @@ class RowEngine : public EngineBase {
         return needed;
     }
 
-    /// Throws: InvalidArgument if the bytes are not those of so many rows, or rows are missing before
-    /// `begin`.
+    /// Throws: InvalidArgument if the bytes are not those of so many rows, or rows are missing
+    /// before `begin`.
     void write_rows(std::size_t begin, std::size_t end, std::span<const std::byte> in) {
         if (end < begin || in.size() != (end - begin) * row_bytes()) {
             kvstem::detail::fail<InvalidArgument>(
@@ -147,9 +147,9 @@ class RowEngine : public EngineBase {
     ContiguousKv kv_;
 };
 
-/// Owns one KV that can only be saved, loaded and cut: a state_engine, in the manner of llama.cpp. If
-/// all layers of the model slide by one window, a saved state holds only what the window still reads,
-/// and a cut that would need more is refused.
+/// Owns one KV that can only be saved, loaded and cut: a state_engine, in the manner of llama.cpp.
+/// If all layers of the model slide by one window, a saved state holds only what the window still
+/// reads, and a cut that would need more is refused.
 ///
 ///     reference::StateEngine engine(model);
 ///     kvstem::PrefixCachedEngine cached(engine, {.max_snapshots = 100});

@@ -20,8 +20,8 @@ namespace kvstem::inline KVSTEM_ABI::reference {
 /// Names a job within its batcher; numbered from 0 in the order of submission.
 enum class JobId : std::uint32_t {};
 
-/// One request: a prompt to continue, and when to stop. A plain value; the parts of its namespace are
-/// owned here, because a job outlives the call that submits it.
+/// One request: a prompt to continue, and when to stop. A plain value; the parts of its namespace
+/// are owned here, because a job outlives the call that submits it.
 struct Job {
     std::vector<Token> prompt{};
     SamplingParams sampling{};
