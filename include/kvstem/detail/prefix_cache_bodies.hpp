@@ -480,6 +480,9 @@ void PrefixCache<KvCache, T, Logits>::audit_subtree(AuditReport& report, NodeId 
          node = tree_.next_in(root, node)) {
         const NodeData& data = tree_.data(node);
         const auto subject = static_cast<std::uint64_t>(node);
+        report.require(data.entry == none ||
+                           (slots_[data.entry].kv.has_value() && slots_[data.entry].node == node),
+                       "a node names an entry that does not end there", subject);
         report.require(data.entry != none || tree_.child_count(node) != 0, "a leaf holds no entry",
                        subject);
         const std::span<const T> tokens = tree_.tokens(node);

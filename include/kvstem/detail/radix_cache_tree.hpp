@@ -465,6 +465,7 @@ template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::audit_pins(AuditReport& report) const {
     std::size_t pinned = 0;
     std::size_t detached = 0;
+    std::size_t unpinned_nodes = 0;
     for (std::uint32_t r = 0; r < roots_.size(); ++r) {
         const Root& root = roots_[r];
         if (root.node == no_node) continue;
@@ -485,10 +486,15 @@ void RadixCache<Pages, Policy, T>::audit_pins(AuditReport& report) const {
                            "a node's pins are not its leases + its pinned children", subject);
             report.require(pins != 0 || !root.detached, "a detached node without a lease", subject);
             (root.detached ? detached : pinned) += pins != 0 ? tree_.pages(node) : 0;
+            unpinned_nodes += pins == 0 ? 1 : 0;
         }
     }
     report.require(pinned == pinned_pages_, "the pinned page count is wrong", pinned);
     report.require(detached == detached_pages_, "the detached page count is wrong", detached);
+    if constexpr (requires(Nodes& nodes) { policy_.audit(nodes, report, unpinned_nodes); }) {
+        Nodes nodes{const_cast<Tree&>(tree_)};  // a policy's view; an audit only looks
+        policy_.audit(nodes, report, unpinned_nodes);
+    }
 }
 
 /// Every page has exactly the owners that hold it, and stands in the tree at most once.

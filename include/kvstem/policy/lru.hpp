@@ -2,6 +2,11 @@
 // Least recently used, leaves first: the default eviction order.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "../audit.hpp"
 #include "../config.hpp"
 #include "../radix_tree.hpp"
 
@@ -54,6 +59,29 @@ struct LeastRecentlyUsed {
     template <class Nodes>
     [[nodiscard]] NodeId victim_after(Nodes& nodes, NodeId victim) const noexcept {
         return nodes.order(victim).newer;
+    }
+
+    /// Whether the list holds each of `unpinned` nodes once, and every node before its ancestors.
+    template <class Nodes>
+    void audit(Nodes& nodes, AuditReport& report, std::size_t unpinned) const {
+        std::vector<bool> passed;
+        std::size_t count = 0;
+        NodeId older = no_node;
+        for (NodeId node = oldest_; node != no_node && count <= unpinned; ++count) {
+            const auto subject = static_cast<std::uint64_t>(node);
+            const auto above = static_cast<std::size_t>(nodes.parent(node));
+            report.require(nodes.order(node).older == older, "LRU: a node is linked one way only",
+                           subject);
+            report.require(!nodes.is_pinned(node), "LRU: a pinned node can be evicted", subject);
+            report.require(above >= passed.size() || !passed[above],
+                           "LRU: a node stands behind its ancestor", subject);
+            if (passed.size() <= subject) passed.resize(static_cast<std::size_t>(subject) + 1);
+            passed[static_cast<std::size_t>(subject)] = true;
+            older = node;
+            node = nodes.order(node).newer;
+        }
+        report.require(older == newest_ && count == unpinned,
+                       "LRU: the list is not all unpinned nodes", count);
     }
 
   private:

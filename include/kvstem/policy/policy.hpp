@@ -72,12 +72,12 @@ struct PolicyNodes {
 
 template <class Policy>
 struct RequestDataOf {
-    struct type {};
+    struct Type {};
 };
 template <class Policy>
     requires requires { typename Policy::RequestData; }
 struct RequestDataOf<Policy> {
-    using type = typename Policy::RequestData;
+    using Type = typename Policy::RequestData;
 };
 
 }  // namespace detail
@@ -116,6 +116,7 @@ struct RequestDataOf<Policy> {
 /// | `trimming(nodes, leaf, gone)` | the last `gone` pages of an unpinned leaf are about to go    |
 /// | `victim_after(nodes, node)`   | a guess who follows that victim; its memory is asked for     |
 /// |                               | early                                                        |
+/// | `audit(nodes, report, n)`     | checks its order over the n unpinned nodes; const, may allocate  |
 /// | `detached(nodes, node)`       | a pinned node left the tree by `clear` or `drop`: nothing    |
 /// |                               | but `split_pinned` is told of it any more                    |
 ///
@@ -137,6 +138,6 @@ concept eviction_policy =
 
 /// What a lease keeps for a policy; empty if the policy wants nothing kept.
 template <class Policy>
-using request_data = typename detail::RequestDataOf<Policy>::type;
+using request_data = typename detail::RequestDataOf<Policy>::Type;
 
 }  // namespace kvstem
