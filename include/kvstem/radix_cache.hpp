@@ -331,6 +331,12 @@ class RadixCache {
     std::size_t slide(State& state);
     [[nodiscard]] Admission anchor(State& state, std::size_t position);
     void cut_back_sliding(State& state, std::size_t position);
+    struct CutPoint {
+        NodeId inside;
+        std::size_t begin;
+    };
+    [[nodiscard]] CutPoint cut_point(const State& state, std::size_t page) const noexcept;
+    void share_less(State& state, std::size_t pages, NodeId end) noexcept;
     void note_duplicates(State& state, NodeId end, std::size_t known) noexcept;
     [[nodiscard]] bool needs_copy(const State& state, std::size_t page) const noexcept;
     void give_up_pages(State& state, std::size_t keep) noexcept;

@@ -485,14 +485,10 @@ Admission RadixCache<Pages, Policy, T>::cut_back(State& state, std::size_t posit
     const bool copies = rows != 0 && needs_copy(state, whole);
     if (copies && !can_free(1, {})) return refuse(Admission::exhausted);
 
-    // If the cut is in the part that stands in the tree: `inside` is the node it falls into, which
-    // begins at page `begin`.
     const bool in_shared_part = whole < state.shared_pages;
-    NodeId inside = state.node;
-    std::size_t begin = state.shared_pages;
-    if (in_shared_part) {
-        while ((begin -= tree_.pages(inside)) > whole) inside = tree_.parent(inside);
-    }
+    const CutPoint at = cut_point(state, whole);
+    const NodeId inside = at.inside;
+    const std::size_t begin = at.begin;
     NodeId end = inside;
     PageId fresh = no_page;
     std::vector<T> tail;
@@ -522,11 +518,7 @@ Admission RadixCache<Pages, Policy, T>::cut_back(State& state, std::size_t posit
     state.table.resize(whole + (rows != 0 ? 1 : 0));
     if (copies) state.table[whole] = fresh;
     if (in_shared_part) {
-        if (begin == whole) end = tree_.parent(inside);
-        if (!tree_.is_root(end)) pin(end);
-        unpin(state.node, roots_[state.root].detached);
-        state.node = whole == 0 ? no_node : end;
-        state.shared_pages = whole;
+        share_less(state, whole, begin == whole ? tree_.parent(inside) : end);
         state.tail.swap(tail);
     } else {
         state.tail.erase(state.tail.begin() + static_cast<std::ptrdiff_t>(
@@ -536,6 +528,27 @@ Admission RadixCache<Pages, Policy, T>::cut_back(State& state, std::size_t posit
     state.written = position;
     state.adopted = std::min(state.adopted, position);
     return Admission::granted;
+}
+
+/// Moves a lease's pin up to `end`, the node (or root) with which its first `pages` pages end.
+template <page_source Pages, eviction_policy Policy, token_type T>
+void RadixCache<Pages, Policy, T>::share_less(State& state, std::size_t pages,
+                                              NodeId end) noexcept {
+    if (!tree_.is_root(end)) pin(end);
+    unpin(state.node, roots_[state.root].detached);
+    state.node = pages == 0 ? no_node : end;
+    state.shared_pages = pages;
+}
+
+/// The node of a lease's shared part that holds page `page`, and the page it begins with; if the page
+/// is behind the shared part, the lease's own node.
+template <page_source Pages, eviction_policy Policy, token_type T>
+auto RadixCache<Pages, Policy, T>::cut_point(const State& state, std::size_t page) const noexcept
+    -> CutPoint {
+    CutPoint at{state.node, state.shared_pages};
+    if (page >= state.shared_pages) return at;
+    while ((at.begin -= tree_.pages(at.inside)) > page) at.inside = tree_.parent(at.inside);
+    return at;
 }
 
 /// Gives back the lease's own holds on the pages from index `keep` on. The table is left as it is.

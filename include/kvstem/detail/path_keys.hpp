@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// A fingerprint for each prefix of a path: what is remembered of pages that are gone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "../namespace.hpp"
+#include "../token.hpp"
+#include "hash.hpp"
+
+namespace kvstem::inline KVSTEM_ABI::detail {
+
+/// The key of an empty path in a namespace.
+inline std::uint64_t namespace_key(const Namespace& name) noexcept {
+    std::uint64_t key = hash_factor_b;
+    for (const auto& part : {name.adapter, name.version, name.salt}) {
+        key = part ? hash_bytes(reinterpret_cast<const unsigned char*>(part->data()), part->size(),
+                                key + 1)
+                   : hash_round(key, 0, hash_factor_a);
+    }
+    return key;
+}
+
+/// The key of a path that goes on from the one with key `before` by one page. Keys are not verified
+/// against tokens: two paths with one key, of 2^64, are taken for the same.
+template <token_type T>
+std::uint64_t next_key(std::uint64_t before, const T* page, std::size_t n) noexcept {
+    if constexpr (has_own_token_hash<T>) {
+        std::uint64_t key = before;
+        for (std::size_t i = 0; i < n; ++i) {
+            key = hash_round(key, token_hash<T>::of(page[i]), hash_factor_a);
+        }
+        return key;
+    } else {
+        const auto* bytes = reinterpret_cast<const unsigned char*>(page);
+        if (n * sizeof(T) == sizeof(std::uint32_t)) {
+            std::uint32_t word = 0;
+            std::memcpy(&word, bytes, sizeof word);
+            return hash_round(before, word, hash_factor_a);
+        }
+        return hash_bytes(bytes, n * sizeof(T), before);
+    }
+}
+
+}  // namespace kvstem

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+// Hazard on traces: against a simulation that looks at everything, and against the published
+// counts.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "catch.hpp"
+#include "kvstem/policy/hazard.hpp"
+#include "kvstem/policy/lru.hpp"
+#include "kvstem/replay/replay.hpp"
+#include "support/naive_hazard.hpp"
+#include "support/test_scale.hpp"
+#include "support/traces.hpp"
+
+using namespace kvstem_test;
+using kvstem::Hazard;
+using kvstem::LeastRecentlyUsed;
+using kvstem::replay::Replay;
+
+TEST_CASE("hazard evicts what a look at every block would evict", "[E6]") {
+    for (unsigned seed = 0; seed < 10 * test_scale(); ++seed) {
+        const Trace trace = random_trace(seed, large_test_divisor == 1 ? 400 : 120);
+        for (const std::size_t capacity : {20u, 60u, 200u}) {
+            INFO("seed " << seed << ", capacity " << capacity);
+            // A pool has a page more than the capacity, for the token that is never published.
+            NaiveHazard naive{capacity, 65'536};
+            naive.run(trace);
+            const auto counts = Replay<Hazard>(trace, {capacity}).run().whole;
+            CHECK(counts.hit_blocks == naive.hits);
+            CHECK(counts.evicted_blocks == naive.evicted);
+        }
+    }
+}
+
+namespace {
+struct Published {
+    const char* trace;
+    std::size_t capacity;
+    double hits;
+};
+constexpr Published published[] = {
+    {"conversation", 1'000, 22'374},  {"conversation", 2'000, 31'536},
+    {"conversation", 5'000, 50'195},  {"conversation", 10'000, 67'687},
+    {"conversation", 30'000, 96'116}, {"conversation", 50'000, 102'143},
+    {"arxiv_slice", 250, 5'492},      {"arxiv_slice", 1'000, 5'591},
+    {"arxiv_slice", 2'000, 5'894},    {"arxiv_slice", 5'000, 6'594},
+    {"arxiv_slice", 10'000, 7'473},
+};
+}  // namespace
+
+TEST_CASE("hazard reaches its published hits and never loses 1 % to LRU on real traces", "[E6]") {
+    for (const char* name : {"arxiv_slice", "conversation"}) {
+        const auto trace = real_trace(name);
+        if (!trace) KVSTEM_SKIP(support::no_test_data);
+        for (const Published& cell : published) {
+            if (cell.trace != std::string(name)) continue;
+            if (large_test_divisor > 1 && cell.capacity > 5'000) continue;
+            INFO(name << " with room for " << cell.capacity);
+            const auto hits =
+                static_cast<double>(Replay<Hazard>(*trace, {cell.capacity}).run().whole.hit_blocks);
+            const auto lru = static_cast<double>(
+                Replay<LeastRecentlyUsed>(*trace, {cell.capacity}).run().whole.hit_blocks);
+            CHECK(hits >= 0.99 * cell.hits);
+            CHECK(hits <= 1.01 * cell.hits);
+            CHECK(hits >= 0.99 * lru);
+        }
+    }
+}
+
+TEST_CASE("a tag that says which conversations go on makes hazard hit more", "[E6]") {
+    auto trace = real_trace("conversation");
+    if (!trace) KVSTEM_SKIP(support::no_test_data);
+    // A request goes on if its last whole block is asked for again.
+    std::vector<bool> used_later(trace->distinct_blocks);
+    std::vector<bool> goes_on(trace->requests.size());
+    for (std::size_t i = goes_on.size(); i-- > 0;) {
+        const auto path = trace->path(trace->requests[i]);
+        goes_on[i] = path.size() > 1 && used_later[static_cast<std::size_t>(path[path.size() - 2])];
+        for (const auto block : path) used_later[static_cast<std::size_t>(block)] = true;
+    }
+    const auto hit_rate = [&](double accuracy) {
+        kvstem::reference::SplitMix64 random(5);
+        for (std::size_t i = 0; i < goes_on.size(); ++i) {
+            const bool is_right = random.unit() < accuracy;
+            trace->requests[i].tag = goes_on[i] == is_right ? 1 : 0;
+        }
+        return Replay<Hazard>(*trace, {.capacity_blocks = 10'000}).run().whole.block_hit_rate();
+    };
+    for (auto& request : trace->requests) request.tag = 0;
+    const double untagged =
+        Replay<Hazard>(*trace, {.capacity_blocks = 10'000}).run().whole.block_hit_rate();
+    CHECK(hit_rate(0.5) > 0.98 * untagged);  // a tag that says nothing costs next to nothing
+    CHECK(hit_rate(0.7) > 1.05 * untagged);
+    CHECK(hit_rate(0.9) > 1.25 * untagged);
+}
+
+TEST_CASE("hazard keeps its order while leases come, go, publish late and are cleared away",
+          "[E6]") {
+    // What no replay does: pages of several tokens, answers, forks, many leases, namespaces.
+    kvstem::reference::SplitMix64 random(9);
+    kvstem::RadixCache<kvstem::PagePool, Hazard> cache({.page_tokens = 2}, kvstem::PagePool(60));
+    using Lease = decltype(cache)::Lease;
+    std::vector<Lease> leases;
+    std::size_t granted = 0;
+    for (int i = 0; i < 6000; ++i) {
+        const std::uint64_t op = random.next() % 64;
+        if (op < 30) {
+            std::vector<kvstem::Token> prompt(random.next() % 24);
+            for (auto& token : prompt) token = static_cast<kvstem::Token>(random.next() % 2);
+            const kvstem::Namespace name =
+                random.next() % 3 == 0 ? kvstem::Namespace{.salt = "x"} : kvstem::Namespace{};
+            auto acquired =
+                cache.acquire(prompt, name, {.tag = static_cast<std::uint32_t>(op % 20)});
+            if (!acquired) continue;
+            ++granted;
+            acquired.lease.wrote(std::span(prompt).subspan(acquired.lease.adopted()));
+            leases.push_back(std::move(acquired.lease));
+        } else if (op < 40 && !leases.empty()) {
+            Lease& lease = leases[random.next() % leases.size()];
+            const auto more = static_cast<std::size_t>(random.next() % 5);
+            const std::vector<kvstem::Token> answer(more, 1);
+            if (lease.grow_to(lease.written() + more) == kvstem::Admission::granted) {
+                lease.wrote(answer);
+            }
+            lease.publish();
+        } else if (op < 44 && !leases.empty()) {
+            auto fork = leases[random.next() % leases.size()].fork(
+                [](kvstem::PageId, kvstem::PageId, std::size_t) {});
+            if (fork) leases.push_back(std::move(fork.lease));
+        } else if (op < 60 && !leases.empty()) {
+            std::swap(leases[random.next() % leases.size()], leases.back());
+            leases.pop_back();
+        } else if (op == 60) {
+            cache.evict(random.next() % 6);
+        } else if (op == 61 && random.next() % 20 == 0) {
+            cache.clear();
+        } else if (op == 62 && random.next() % 20 == 0) {
+            cache.drop({.salt = "x"});
+        }
+        if (i % 16 == 0) REQUIRE(cache.audit().ok());
+    }
+    CHECK(granted > 1000);
+    CHECK(cache.stats().evicted_pages > 1000);
+    leases.clear();
+    const std::size_t cached = cache.cached_pages();
+    CHECK(cache.evict(60) == cached);  // no leaf has been lost
+    CHECK(cache.free_pages() == 60);
+}
