@@ -53,8 +53,7 @@ void serve(AnyCache& cache, View prompt) {
         std::fprintf(stderr, "a request of %zu tokens was refused\n", prompt.size());
         std::abort();
     }
-    lease.wrote(prompt.subspan(lease.adopted()));
-    lease.publish();
+    lease.publish(prompt.subspan(lease.adopted()));
 }
 
 /// A benchmark whose cache does not hold what it should would measure something else.

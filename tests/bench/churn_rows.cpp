@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t step_tokens = 512;
 
 /// A full cache of sequences that share nothing. A step evicts 512 tokens, then publishes 512 new
-/// ones: acquire, wrote, publish, release. Its tokens are made before the clock starts.
+/// ones: acquire, publish, release. Its tokens are made before the clock starts.
 class Churn {
   public:
     Churn(std::size_t capacity_tokens, std::size_t page_tokens)
