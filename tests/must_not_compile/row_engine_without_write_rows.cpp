@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// expect: has_write_rows An engine whose rows can be read but not written has no form, and the
-// message says what is missing.
+// expect: has_write_rows
+// An engine whose rows can be read but not written has no form, and the message says what is
+// missing.
 
 #include <cstddef>
 #include <span>
