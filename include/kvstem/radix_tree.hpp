@@ -234,7 +234,9 @@ class RadixTree {
     }
 
     /// Moves runs together where too much of their storage is dead. Call it once after a batch of
-    /// changes; its work is bounded by what they added and removed.
+    /// changes. Over time its work is a constant factor of what they add and remove; one call may
+    /// spend what calls before it have saved up, about a megabyte of moves or
+    /// one longer run.
     void tidy() noexcept {
         runs_.clean([this](Run* old, Run* now) noexcept { relocate(old, now); });
     }
