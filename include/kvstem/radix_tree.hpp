@@ -11,6 +11,7 @@
 #include "config.hpp"
 #include "detail/child_table.hpp"
 #include "detail/compare.hpp"
+#include "detail/fetch_ahead.hpp"
 #include "detail/hash.hpp"
 #include "detail/node_pool.hpp"
 #include "detail/run_store.hpp"
@@ -23,6 +24,7 @@ using detail::NoValue;
 
 /// Names a node of one tree while that node lives. 0 is no node.
 enum class NodeId : std::uint32_t {};
+/// Of no tree: what stands where there is no node.
 inline constexpr NodeId no_node{0};
 
 /// A node id that notices when the node is gone: ids are reused, handles are not (until 2^32 nodes
@@ -55,7 +57,8 @@ struct TreeMatch {
 /// for nothing); `NodeData` what the owner keeps in every node, trivially copyable,
 /// value-initialised for new nodes. With a NodeData of 12 bytes a node is one cache line.
 ///
-/// Invariants (checked by `audit`)
+/// Invariants (checked by `audit`):
+///
 ///   - every node but a root has at least one page, a parent, and siblings that differ from it
 ///     within
 ///     their first page, so a sequence has one path;
@@ -142,17 +145,17 @@ class RadixTree {
     }
 
     /// Asks the processor for a node that will be looked at soon.
-    void prefetch(NodeId node) const noexcept { __builtin_prefetch(&at(node)); }
+    void prefetch(NodeId node) const noexcept { detail::fetch_ahead(&at(node)); }
     /// The same for all that removing a leaf, or its tail, is going to touch; reads the node
     /// itself.
     void prefetch_removal(NodeId leaf) const noexcept {
         const Node& node = at(leaf);
         children_.prefetch(node.hash);
-        __builtin_prefetch(&links(leaf));
-        __builtin_prefetch(node.run);
+        detail::fetch_ahead(&links(leaf));
+        detail::fetch_ahead(node.run);
         prefetch(node.parent);
         for (std::uint32_t i = 0; i < node.pages && i < 512; i += 64 / sizeof(Value)) {
-            __builtin_prefetch(node.values + (node.pages - 1 - i));
+            detail::fetch_ahead(node.values + (node.pages - 1 - i));
         }
     }
 
@@ -381,7 +384,7 @@ auto RadixTree<T, Value, NodeData>::step_down(NodeId parent,
     if (above.first_child_key == detail::page_key(tokens.data(), page_tokens_)) {
         const Node& child = at(above.first_child);
         // Long paths are bound by waiting for one node after the other: ask for the next one now.
-        if (child.first_child != no_node) __builtin_prefetch(&at(child.first_child));
+        if (child.first_child != no_node) detail::fetch_ahead(&at(child.first_child));
         const std::uint32_t common = common_pages(child, tokens);
         if (common != 0) return {above.first_child, common};
     }

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "../config.hpp"
+#include "fetch_ahead.hpp"
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
@@ -99,9 +100,10 @@ class ChildTable {
         advance();
     }
 
-    /// Asks the processor for the slot at which a lookup of `hash` will begin.
+    /// Asks the processor for the slots at which a lookup of `hash` will begin.
     void prefetch(std::uint32_t hash) const noexcept {
-        if (current_.slots != nullptr) __builtin_prefetch(current_.slots + home(current_, hash));
+        if (current_.slots != nullptr) fetch_ahead(current_.slots + home(current_, hash));
+        if (moving()) fetch_ahead(next_.slots + home(next_, hash));
     }
 
     [[nodiscard]] std::size_t size() const noexcept { return size_; }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "../config.hpp"
+#include "fetch_ahead.hpp"
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
@@ -113,8 +114,8 @@ class RunStore {
         const std::byte* memory = segments_[clue >> 14].memory;
         if (memory == nullptr) return;
         const std::byte* place = memory + std::size_t{clue & 0x3FFF} * 16;
-        __builtin_prefetch(place);
-        __builtin_prefetch(place + 64);
+        fetch_ahead(place);
+        fetch_ahead(place + 64);
     }
 
     /// Whether a run of so many pages can be addressed at all.
