@@ -23,15 +23,17 @@ namespace kvstem::inline KVSTEM_ABI {
 /// What RadixCache needs of an allocator of page groups. Ids are 0 … capacity_pages() − 1, and the
 /// capacity stays what it was when the cache was made.
 ///
-/// | call                        | must do                                                          |
-/// | --------------------------- | ---------------------------------------------------------------- |
-/// | `pages.acquire(span<PageId>)` | fill the whole span with free pages, each then held once; or    |
-/// |                             | return false and take none                                        |
-/// | `pages.retain(id)`          | one more hold on a held page; may throw                           |
-/// | `pages.release(span<const PageId>)` | give back one hold of each; a page is free after its last. |
-/// |                             | Must not throw for pages that are held: leases release as they die |
-/// | `pages.refs(id)`            | the number of holds, 0 for a free page                            |
-/// | `pages.free_pages()`, `pages.capacity_pages()` | noexcept                                       |
+/// | call                          | must do                                                      |
+/// | ----------------------------- | ------------------------------------------------------------ |
+/// | `acquire(span<PageId>)`       | fill the whole span with free pages, each then held once; or |
+/// |                               | return false and take none                                   |
+/// | `retain(id)`                  | one more hold on a held page; may throw                      |
+/// | `release(span<const PageId>)` | give back one hold of each; a page is free after its last.   |
+/// |                               | Must not throw for pages that are held: leases release as    |
+/// |                               | they die                                                     |
+/// | `refs(id)`                    | the number of holds, 0 for a free page                       |
+/// | `free_pages()`                | how many are free; noexcept                                  |
+/// | `capacity_pages()`            | how many there are; noexcept                                 |
 template <class Pages>
 concept page_source = requires(Pages& pages, const Pages& view, std::span<PageId> out,
                                std::span<const PageId> in, PageId id) {
@@ -58,10 +60,11 @@ concept page_source = requires(Pages& pages, const Pages& view, std::span<PageId
 /// bit; only pages with more than one owner have a counter.
 ///
 /// Complexity: acquire and release O(pages), a whole word of 64 neighbouring free ids at a time,
-/// and a bit for each 4,096 pages passed over; retain and refs O(1). Memory: capacity / 8 bytes,
+/// and a bit for each 262,144 pages passed over; retain and refs O(1). Memory: capacity / 8 bytes,
 /// and 8 to 16 bytes per page with several owners.
 /// Exceptions: InvalidArgument for a page that is not in the state the call needs, std::bad_alloc
-/// from `retain`; both change nothing. Threads: none of its own.
+/// from `retain`; both change nothing.
+/// Threads: const calls may run side by side; anything else needs the pool alone.
 class PagePool {
   public:
     /// At most 2^32 − 1 pages; throws InvalidArgument beyond.
@@ -105,7 +108,7 @@ class PagePool {
     }
 
     [[nodiscard]] std::size_t bytes() const noexcept {
-        return (free_bits_.capacity() + summary_.capacity()) * 8 + extra_.bytes();
+        return (free_bits_.capacity() + summary_.capacity() + top_.capacity()) * 8 + extra_.bytes();
     }
 
   private:
@@ -131,12 +134,18 @@ class PagePool {
     void mark_free(std::size_t word, std::uint64_t bits, std::size_t n) noexcept {
         free_bits_[word] |= bits;
         summary_[word / 64] |= 1ull << (word % 64);
+        top_[word / 4096] |= 1ull << (word / 64 % 64);
         free_ += n;
     }
     void mark_held(std::size_t word, std::uint64_t bits, std::size_t n) noexcept {
-        free_bits_[word] &= ~bits;
-        if (free_bits_[word] == 0) summary_[word / 64] &= ~(1ull << (word % 64));
+        // Without a branch: whether a word runs empty cannot be predicted.
+        const auto mask = [](bool empty, std::size_t at) {
+            return std::uint64_t{empty} << (at % 64);
+        };
         free_ -= n;
+        free_bits_[word] &= ~bits;
+        summary_[word / 64] &= ~mask(free_bits_[word] == 0, word);
+        top_[word / 4096] &= ~mask(summary_[word / 64] == 0, word / 64);
     }
     /// Of all releases since the last acquire the largest decides where the next one begins.
     void begin_at(PageId page, std::size_t released) noexcept {
@@ -151,24 +160,28 @@ class PagePool {
     }
     [[nodiscard]] std::size_t first_free_word_from(std::size_t word) const noexcept;
     std::size_t take_from(std::size_t word, std::span<PageId> out) noexcept;
+    static void write_neighbours(std::span<PageId> out, std::uint32_t first,
+                                 std::size_t n) noexcept;
     bool release_neighbours(std::span<const PageId> pages) noexcept;
 
     std::size_t capacity_;
     std::size_t free_ = 0;
     std::vector<std::uint64_t> free_bits_;  // one bit a page
     std::vector<std::uint64_t> summary_;    // one bit a word of free_bits_: it is not zero
+    std::vector<std::uint64_t> top_;        // one bit a word of summary_, likewise
     std::size_t next_ = 0;                  // the word of free_bits_ where the next search begins
     std::size_t largest_release_ = 0;       // pages of the release that decided that
     detail::CountTable extra_;              // owners beyond the first
 };
 
 inline PagePool::PagePool(std::size_t capacity_pages) : capacity_(capacity_pages) {
-    if (capacity_pages > 0xFFFF'FFFFull) {
+    if (capacity_pages > 0xFFFF'FFFFu) {
         detail::fail<InvalidArgument>("a pool of %zu pages exceeds 2^32 - 1", capacity_pages);
     }
     const std::size_t words = (capacity_pages + 63) / 64;
     free_bits_.resize(words);
     summary_.resize((words + 63) / 64);
+    top_.resize((summary_.size() + 63) / 64);
     for (std::size_t word = 0; word < words; ++word) {
         mark_free(word, bits_in_pool(word), std::min<std::size_t>(capacity_pages - word * 64, 64));
     }
@@ -188,11 +201,31 @@ inline bool PagePool::acquire(std::span<PageId> out) noexcept {
 inline std::size_t PagePool::first_free_word_from(std::size_t word) const noexcept {
     std::size_t group = word / 64;
     std::uint64_t words = summary_[group] & (~0ull << (word % 64));
-    while (words == 0) {
-        if (++group == summary_.size()) group = 0;
+    if (words == 0) {
+        std::size_t groups = group / 64;
+        std::uint64_t found = top_[groups] & (~1ull << (group % 64));
+        while (found == 0) {
+            if (++groups == top_.size()) groups = 0;
+            found = top_[groups];
+        }
+        group = groups * 64 + static_cast<std::size_t>(std::countr_zero(found));
         words = summary_[group];
     }
     return group * 64 + static_cast<std::size_t>(std::countr_zero(words));
+}
+
+/// Writes n neighbouring ids to the front of `out`; the places behind them may be overwritten.
+inline void PagePool::write_neighbours(std::span<PageId> out, std::uint32_t first,
+                                       std::size_t n) noexcept {
+    // Whole blocks while there is room: short runs of any length then cost no mispredicted branch.
+    constexpr std::size_t block = 16;
+    std::size_t i = 0;
+    for (; i < n && i + block <= out.size(); i += block) {
+        for (std::size_t k = 0; k < block; ++k) {
+            out[i + k] = PageId{first + static_cast<std::uint32_t>(i + k)};
+        }
+    }
+    for (; i < n; ++i) out[i] = PageId{first + static_cast<std::uint32_t>(i)};
 }
 
 /// Takes free pages of one word, as many as there are and as are wanted. Returns how many.
@@ -204,15 +237,11 @@ inline std::size_t PagePool::take_from(std::size_t word, std::span<PageId> out) 
         const auto first = static_cast<std::size_t>(std::countr_zero(bits));
         const auto run = static_cast<std::size_t>(std::countr_one(bits >> first));
         const std::size_t n = std::min(run, out.size() - taken);
-        for (std::size_t i = 0; i < n; ++i) {
-            out[taken + i] = PageId{static_cast<std::uint32_t>(word * 64 + first + i)};
-        }
+        write_neighbours(out.subspan(taken), static_cast<std::uint32_t>(word * 64 + first), n);
         taken += n;
         bits &= ~((n == 64 ? ~0ull : (1ull << n) - 1) << first);
     }
-    free_bits_[word] = bits;
-    if (bits == 0) summary_[word / 64] &= ~(1ull << (word % 64));
-    free_ -= taken;
+    mark_held(word, free_bits_[word] & ~bits, taken);
     return taken;
 }
 

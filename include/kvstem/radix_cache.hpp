@@ -27,6 +27,7 @@
 
 namespace kvstem::inline KVSTEM_ABI {
 
+/// Fixed for the life of a cache. How many pages there are is the page source's to say.
 struct RadixCacheOptions {
     std::size_t page_tokens = 16;  ///< P: positions per page, the unit of sharing; at least 1
 };
@@ -91,15 +92,15 @@ concept copy_hook = std::same_as<std::remove_cvref_t<Copy>, NoCopy> ||
 /// adopted it or published it; a fork of the lease that published a page may hold it beside them,
 /// and then eviction takes it out of the tree without making it free:
 ///
-/// | state                  | tree | readers | becomes                                                |
-/// | ---------------------- | ---- | ------- | ------------------------------------------------------ |
-/// | free                   | 0    | 0       | private by `acquire`, `acquire_sliding`, `grow_to`,     |
-/// |                        |      |         | `anchor`, `cut_back`, `fork`                           |
-/// | private to leases      | 0    | –       | pinned by `publish`; free as its last lease lets go    |
-/// | in the tree, pinned    | 1    | ≥ 1     | evictable as its last reader lets go; private by       |
-/// |                        |      |         | `clear` or `drop`                                      |
-/// | in the tree, evictable | 1    | 0       | pinned by `acquire`; out of the tree by `evict`,       |
-/// |                        |      |         | `drop`, `clear`                                        |
+/// | state                  | tree | readers | becomes                                            |
+/// | ---------------------- | ---- | ------- | -------------------------------------------------- |
+/// | free                   | 0    | 0       | private by `acquire`, `acquire_sliding`,           |
+/// |                        |      |         | `grow_to`, `anchor`, `cut_back`, `fork`            |
+/// | private to leases      | 0    | –       | pinned by `publish`; free as its last lease ends   |
+/// | in the tree, pinned    | 1    | ≥ 1     | evictable as its last reader lets go; private by   |
+/// |                        |      |         | `clear` or `drop`                                  |
+/// | in the tree, evictable | 1    | 0       | pinned by `acquire`; out of the tree by `evict`,   |
+/// |                        |      |         | `drop`, `clear`                                    |
 ///
 /// A pin is on nodes, not on pages: a node counts the leases that end with it and its pinned
 /// children, so pinning a path touches each of its nodes once and none of its pages.
@@ -113,20 +114,20 @@ concept copy_hook = std::same_as<std::remove_cvref_t<Copy>, NoCopy> ||
 /// lease O(own pages + d); evicting a page O(1) amortised under LRU, whatever the number of leaves.
 /// A node is added by each publication and each place where requests parted or stopped, and stays
 /// as long as its pages: who publishes a long answer page by page gets a node a page.
+/// Invalidation: leases that outlive the cache become empty.
 /// Exceptions: std::bad_alloc and what a copy hook or the page source throws pass through; then
 /// nothing has changed, except that pages may have been evicted to make room for what a copy hook
 /// or the page source then failed to fill, and the match refreshed. InvalidArgument as stated at
 /// each call. Releasing, evicting, dropping never throw.
 /// Threads: none of its calls, nor those of its leases, may run beside a modifying one. For a form
 /// that may be shared see shared_radix_cache.hpp.
-/// Lifetime: leases that outlive the cache become empty.
 ///
 ///     kvstem::RadixCache<> cache({.page_tokens = 16}, kvstem::PagePool(4096));
 ///     auto [admission, lease] = cache.acquire(prompt);
 ///     if (admission != kvstem::Admission::granted) return later(prompt);
-///     engine.prefill(prompt, lease.adopted(), lease.block_table());  // computes rows adopted() …
+///     engine.prefill(prompt, lease.adopted(), lease.block_table()); // computes rows adopted() …
 ///     lease.wrote(prompt.subspan(lease.adopted()));
-///     lease.publish();                                               // and dies: all is given back
+///     lease.publish();                                              // and dies: all is given back
 template <page_source Pages = PagePool, eviction_policy Policy = LeastRecentlyUsed,
           token_type T = Token>
 class RadixCache {
@@ -190,8 +191,8 @@ class RadixCache {
     std::size_t drop(const Namespace& name) noexcept;
 
     /// The number of owners of a page: the tree, and every lease whose block table names it.
-    /// O(pages of all leases): for tests and debugging. Throws InvalidArgument for an id that the
-    /// page source does not have.
+    /// O(pages of the trees and of all leases): for tests and debugging. Throws InvalidArgument for
+    /// an id that the page source does not have.
     [[nodiscard]] std::uint32_t refs(PageId page) const;
 
     [[nodiscard]] std::size_t free_pages() const noexcept { return pages_.free_pages(); }
@@ -285,6 +286,7 @@ class RadixCache {
     void look_ahead(Nodes& nodes) const noexcept;
 
     // Pages.
+    static constexpr bool trusts_pages = std::is_same_v<Pages, PagePool>;
     void enter_tree(std::span<const PageId> pages, bool may_be_shared) noexcept;
     void leave_tree(std::span<const PageId> pages) noexcept;
     void release_private(std::span<const PageId> pages, bool may_be_shared) noexcept;
@@ -354,7 +356,10 @@ class RadixCache {
     std::vector<Root> roots_;
     std::vector<std::uint32_t> free_roots_;  // records that are free; room for all of them
     std::uint32_t default_root_ = detail::no_root;
-    detail::PageBits in_tree_;  // pages that a lookup can find
+    // Pages that a lookup can find, as far as anyone has to ask: those that a fork may hold, too,
+    // and with a page source of the engine's all of them, to see that it hands out none of them
+    // again.
+    detail::PageBits in_tree_;
     std::vector<NodeId> path_;  // of the request at hand, from the top down; kept for its memory
     std::vector<State*> leases_;
     std::vector<State*> spare_states_;  // states of dead leases, whose small buffers are used again

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -12,6 +11,8 @@
 
 #include "audit.hpp"
 #include "config.hpp"
+#include "detail/short_lock.hpp"
+#include "detail/wait_queue.hpp"
 #include "errors.hpp"
 #include "lease.hpp"
 #include "namespace.hpp"
@@ -23,104 +24,6 @@
 #include "token.hpp"
 
 namespace kvstem::inline KVSTEM_ABI {
-
-/// Until when a request waits. `Deadline::max()` waits for ever, a time that has passed not at all.
-using Deadline = std::chrono::steady_clock::time_point;
-
-namespace detail {
-
-/// The requests that wait for pages, in the order in which they may try. They stand on their
-/// threads' stacks, so that queueing cannot fail. Every call needs the cache's mutex.
-///
-///     growing leases, by arrival ── new requests, by arrival
-///
-/// Whoever has the turn tries once. The turn starts at the front whenever pages may have come free
-/// and then moves on: past a lease that cannot grow yet to the next lease that waits, and past
-/// anyone who leaves the queue. It stops at the first new request that does not fit, and no new
-/// request tries while a lease waits.
-class WaitQueue {
-  public:
-    enum class Kind { growing_lease, new_request };
-
-    /// A place in the queue, from construction to destruction.
-    class Place {
-      public:
-        Place(WaitQueue& queue, Kind kind) noexcept : queue_(queue), kind_(kind) {
-            Place* before = queue.last_;
-            if (kind == Kind::growing_lease) {
-                while (before != nullptr && before->kind_ == Kind::new_request) {
-                    before = before->previous_;
-                }
-            }
-            previous_ = before;
-            next_ = before != nullptr ? before->next_ : queue.first_;
-            (previous_ != nullptr ? previous_->next_ : queue.first_) = this;
-            (next_ != nullptr ? next_->previous_ : queue.last_) = this;
-            ++queue.size_;
-            has_turn_ = may_try();
-        }
-        Place(const Place&) = delete;
-        Place& operator=(const Place&) = delete;
-        /// Leaves. Those behind may have waited for this one only, or may now use what it left.
-        ~Place() {
-            (previous_ != nullptr ? previous_->next_ : queue_.first_) = next_;
-            (next_ != nullptr ? next_->previous_ : queue_.last_) = previous_;
-            --queue_.size_;
-            if (next_ != nullptr) next_->give_turn();
-        }
-
-        /// Takes the turn, if it is this place's, and if no lease has come before it since.
-        [[nodiscard]] bool take_turn() noexcept {
-            return std::exchange(has_turn_, false) && may_try();
-        }
-        /// After a try that failed.
-        void pass_on() noexcept {
-            if (next_ != nullptr && next_->kind_ == Kind::growing_lease) next_->give_turn();
-        }
-        /// Sleeps until this place has the turn; false if the deadline came first.
-        [[nodiscard]] bool wait(std::unique_lock<std::mutex>& lock, Deadline deadline) {
-            const auto has_turn = [this]() noexcept { return has_turn_; };
-            // Some libraries turn the deadline into another clock's time, where the largest
-            // overflows.
-            if (deadline != Deadline::max())
-                return turn_given_.wait_until(lock, deadline, has_turn);
-            turn_given_.wait(lock, has_turn);
-            return true;
-        }
-
-      private:
-        friend WaitQueue;
-        /// A new request may try only at the front of the queue.
-        [[nodiscard]] bool may_try() const noexcept {
-            return kind_ == Kind::growing_lease || previous_ == nullptr;
-        }
-        void give_turn() noexcept {
-            if (!may_try()) return;
-            has_turn_ = true;
-            turn_given_.notify_one();  // under the mutex, or the place could be gone by now
-        }
-
-        WaitQueue& queue_;
-        const Kind kind_;
-        Place* previous_ = nullptr;
-        Place* next_ = nullptr;
-        bool has_turn_ = false;
-        std::condition_variable turn_given_;
-    };
-
-    [[nodiscard]] std::size_t size() const noexcept { return size_; }
-    /// Pages may have come free, or have come within a request's reach.
-    void wake() noexcept {
-        if (first_ != nullptr) first_->give_turn();
-    }
-
-  private:
-    Place* first_ = nullptr;
-    Place* last_ = nullptr;
-    std::size_t size_ = 0;
-};
-
-}  // namespace detail
 
 /// A lease of a SharedRadixCache: a Lease whose every change is made under the cache's lock, and
 /// whose end wakes those who wait. Move-only; it may move from thread to thread.
@@ -247,7 +150,7 @@ class SharedLease {
             detail::fail<StaleHandle>(
                 "the lease is empty: released, moved from, or without its cache");
         }
-        return std::unique_lock(cache_->mutex_);
+        return cache_->mutex_.lock();
     }
 
     SharedCache* cache_ = nullptr;
@@ -277,12 +180,12 @@ class SharedLease {
 ///
 /// Complexity: RadixCache's, and one lock a call; waking O(1), and one try for each lease that
 /// waits.
+/// Invalidation: leases that outlive the cache become empty.
 /// Exceptions: RadixCache's, with its guarantees.
 /// Threads: any call at any time, but construction and destruction, which need the cache and its
 /// leases alone. The page source, the policy and copy hooks are called under the lock, so they need
 /// none of their own, and must not call back. Pages that come free behind the cache's back wake
 /// nobody.
-/// Lifetime: leases that outlive the cache become empty.
 ///
 ///     kvstem::SharedRadixCache<> cache({.page_tokens = 16}, kvstem::PagePool(4096));
 ///     auto [admission, lease] = cache.acquire_for(prompt, std::chrono::seconds(5));
@@ -308,90 +211,98 @@ class SharedRadixCache {
 
     /// What is said may be out of date as soon as it is: only a lease holds on to a prefix.
     [[nodiscard]] RadixMatch peek(Tokens prompt, const Namespace& name = {}) const {
-        const std::lock_guard lock(mutex_);
+        const auto lock = mutex_.lock_to_read(prompt);
         return cache_.peek(prompt, name);
     }
 
     /// Does not wait. May overtake those who do.
-    [[nodiscard]] Acquired<Lease> acquire(Tokens prompt, const Namespace& name = {}) {
-        return acquire(prompt, name, NoCopy{});
+    [[nodiscard]] Acquired<Lease> acquire(Tokens prompt, const Namespace& name = {},
+                                          const RequestHints& hints = {}) {
+        return acquire(prompt, name, NoCopy{}, hints);
     }
-    template <class Copy>
-    [[nodiscard]] Acquired<Lease> acquire(Tokens prompt, const Namespace& name, Copy&& copy) {
-        const std::lock_guard lock(mutex_);
-        return share(cache_.acquire(prompt, name, copy));
+    template <copy_hook Copy>
+    [[nodiscard]] Acquired<Lease> acquire(Tokens prompt, const Namespace& name, Copy&& copy,
+                                          const RequestHints& hints = {}) {
+        const auto lock = mutex_.lock_to_read(prompt);
+        return share(cache_.acquire(prompt, name, copy, hints));
     }
 
     /// For a request whose window slides. Does not wait.
     [[nodiscard]] Acquired<Lease> acquire_sliding(Tokens prompt, const SlidingWindow& window,
-                                                  const Namespace& name = {}) {
-        const std::lock_guard lock(mutex_);
-        return share(cache_.acquire_sliding(prompt, window, name));
+                                                  const Namespace& name = {},
+                                                  const RequestHints& hints = {}) {
+        const auto lock = mutex_.lock_to_read(prompt);
+        return share(cache_.acquire_sliding(prompt, window, name, hints));
     }
 
-    /// Waits for pages until the deadline, if it must. The prompt and the namespace's strings are
-    /// read until it returns. `exhausted` means that the deadline has come.
+    /// Waits for pages until the deadline, if it must. The prompt, the namespace's strings and what
+    /// the hints refer to are read until it returns. `exhausted` means that the deadline has come.
     [[nodiscard]] Acquired<Lease> acquire_until(Tokens prompt, Deadline deadline,
-                                                const Namespace& name = {}) {
-        return acquire_until(prompt, deadline, name, NoCopy{});
+                                                const Namespace& name = {},
+                                                const RequestHints& hints = {}) {
+        return acquire_until(prompt, deadline, name, NoCopy{}, hints);
     }
-    template <class Copy>
+    template <copy_hook Copy>
     [[nodiscard]] Acquired<Lease> acquire_until(Tokens prompt, Deadline deadline,
-                                                const Namespace& name, Copy&& copy);
+                                                const Namespace& name, Copy&& copy,
+                                                const RequestHints& hints = {});
 
     /// The same for a time from now on; the largest duration waits for ever.
     [[nodiscard]] Acquired<Lease> acquire_for(Tokens prompt, Deadline::duration duration,
-                                              const Namespace& name = {}) {
-        return acquire_until(prompt, deadline_after(duration), name, NoCopy{});
+                                              const Namespace& name = {},
+                                              const RequestHints& hints = {}) {
+        return acquire_until(prompt, deadline_after(duration), name, NoCopy{}, hints);
     }
-    template <class Copy>
+    template <copy_hook Copy>
     [[nodiscard]] Acquired<Lease> acquire_for(Tokens prompt, Deadline::duration duration,
-                                              const Namespace& name, Copy&& copy) {
-        return acquire_until(prompt, deadline_after(duration), name, static_cast<Copy&&>(copy));
+                                              const Namespace& name, Copy&& copy,
+                                              const RequestHints& hints = {}) {
+        return acquire_until(prompt, deadline_after(duration), name, static_cast<Copy&&>(copy),
+                             hints);
     }
 
     std::size_t evict(std::size_t pages) noexcept {
-        const std::lock_guard lock(mutex_);
+        const auto lock = mutex_.lock();
         const std::size_t evicted = cache_.evict(pages);
         waiting_.wake();
         return evicted;
     }
     void clear() noexcept {
-        const std::lock_guard lock(mutex_);
+        const auto lock = mutex_.lock();
         cache_.clear();
         waiting_.wake();
     }
     std::size_t drop(const Namespace& name) noexcept {
-        const std::lock_guard lock(mutex_);
+        const auto lock = mutex_.lock();
         const std::size_t dropped = cache_.drop(name);
         waiting_.wake();
         return dropped;
     }
 
     [[nodiscard]] std::size_t free_pages() const {
-        const std::lock_guard lock(mutex_);
+        const auto lock = mutex_.lock();
         return cache_.free_pages();
     }
     /// Requests that wait for pages now, growing leases included.
     [[nodiscard]] std::size_t waiting_requests() const {
-        const std::lock_guard lock(mutex_);
+        const auto lock = mutex_.lock();
         return waiting_.size();
     }
     [[nodiscard]] RadixCacheStats stats() const {
-        const std::lock_guard lock(mutex_);
+        const auto lock = mutex_.lock();
         RadixCacheStats stats = cache_.stats();
         stats.exhausted -= refused_tries_;
         return stats;
     }
     [[nodiscard]] AuditReport audit() const {
-        const std::lock_guard lock(mutex_);
+        const auto lock = mutex_.lock();
         return cache_.audit();
     }
     /// Calls `look` with the cache inside, locked and read-only, and returns what it returns: for
     /// pictures, exports, and several numbers of one moment. `look` must not call this cache.
     template <class Look>
     decltype(auto) inspect(Look&& look) const {
-        const std::lock_guard lock(mutex_);
+        const auto lock = mutex_.lock();
         return look(cache_);
     }
 
@@ -409,7 +320,7 @@ class SharedRadixCache {
     void wait_for_pages(std::unique_lock<std::mutex>& lock, detail::WaitQueue::Kind kind,
                         Deadline deadline, Try&& try_once);
 
-    mutable std::mutex mutex_;  // guards all below, and the states of all leases
+    mutable detail::ShortMutex mutex_;  // guards all below, and the states of all leases
     detail::WaitQueue waiting_;
     std::uint64_t refused_tries_ =
         0;         // counted by the cache, but not the last try of their request
@@ -433,19 +344,20 @@ void SharedRadixCache<Pages, Policy, T>::wait_for_pages(std::unique_lock<std::mu
 }
 
 template <page_source Pages, eviction_policy Policy, token_type T>
-template <class Copy>
+template <copy_hook Copy>
 auto SharedRadixCache<Pages, Policy, T>::acquire_until(Tokens prompt, Deadline deadline,
-                                                       const Namespace& name, Copy&& copy)
+                                                       const Namespace& name, Copy&& copy,
+                                                       const RequestHints& hints)
     -> Acquired<Lease> {
-    std::unique_lock lock(mutex_);
+    auto lock = mutex_.lock_to_read(prompt);
     Acquired<typename Inner::Lease> result;
     const std::size_t pages = prompt.size() / page_tokens() + (prompt.size() % page_tokens() != 0);
     if (pages > cache_.pages().capacity_pages()) {
         // The answer is known without standing in line for it.
-        return share(cache_.acquire(prompt, name, copy));
+        return share(cache_.acquire(prompt, name, copy, hints));
     }
     wait_for_pages(lock, detail::WaitQueue::Kind::new_request, deadline, [&] {
-        result = cache_.acquire(prompt, name, copy);
+        result = cache_.acquire(prompt, name, copy, hints);
         return result.admission;
     });
     return share(std::move(result));

@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +16,7 @@
 
 #include "catch.hpp"
 #include "kvstem/picture.hpp"
+#include "kvstem/policy/priority.hpp"
 #include "support/fail_allocation.hpp"
 
 using kvstem::Acquired;
@@ -290,4 +293,43 @@ TEST_CASE("the cache inside can be looked at under the lock") {
           "default namespace\n"
           "  [0, 2) tokens 1000 1001, page 0, pinned\n");
     CHECK(cache.inspect([](const auto& inside) { return inside.refs(PageId{0}); }) == 2);
+}
+
+TEST_CASE("what a request tells the policy reaches it through every way of acquiring", "[E6]") {
+    using Prioritised = SharedRadixCache<PagePool, kvstem::PriorityThenRecency<>>;
+    const kvstem::Retention high[] = {{.priority = 90}};
+    const kvstem::RequestHints keep{.retention = high};
+    using Acquire = std::function<Acquired<Prioritised::Lease>(Prioritised&, const Tokens&)>;
+    const Deadline never = Deadline::max();
+    const auto for_ever = Deadline::duration::max();
+    const Acquire ways[] = {
+        [&](auto& cache, const auto& t) { return cache.acquire(t, {}, keep); },
+        [&](auto& cache, const auto& t) { return cache.acquire(t, {}, no_rows, keep); },
+        [&](auto& cache, const auto& t) { return cache.acquire_until(t, never, {}, keep); },
+        [&](auto& cache, const auto& t) {
+            return cache.acquire_until(t, never, {}, no_rows, keep);
+        },
+        [&](auto& cache, const auto& t) { return cache.acquire_for(t, for_ever, {}, keep); },
+        [&](auto& cache, const auto& t) {
+            return cache.acquire_for(t, for_ever, {}, no_rows, keep);
+        },
+        [&](auto& cache, const auto& t) {
+            const kvstem::SlidingWindow window{.window_tokens = 4};
+            return cache.acquire_sliding(t, window, {}, keep);
+        },
+    };
+    for (std::size_t i = 0; i < std::size(ways); ++i) {
+        INFO("way " << i);
+        Prioritised cache({.page_tokens = 2}, PagePool(16));
+        const auto publish = [](Acquired<Prioritised::Lease> acquired, const Tokens& prompt) {
+            REQUIRE(acquired.admission == Admission::granted);
+            acquired.lease.wrote(prompt);
+            acquired.lease.publish();
+        };
+        publish(ways[i](cache, tokens(1, 4)), tokens(1, 4));
+        publish(cache.acquire(tokens(2, 4)), tokens(2, 4));
+        CHECK(cache.evict(2) == 2);
+        CHECK(cache.peek(tokens(1, 4)).cached_tokens == 4);  // although it is the older one
+        CHECK(cache.peek(tokens(2, 4)).cached_tokens == 0);
+    }
 }

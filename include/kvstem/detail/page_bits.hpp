@@ -12,35 +12,50 @@
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
-/// How many leading pages of a span are neighbours, each one more than the one before; at most
-/// `most`.
-inline std::size_t neighbours(std::span<const PageId> pages, std::size_t most) noexcept {
-    constexpr std::size_t step = 8;  // compared without a branch in between, so several at a time
-    const std::size_t n = pages.size() < most ? pages.size() : most;
-    const std::uint32_t first = index_of(pages[0]);
-    std::size_t i = 0;
-    while (i + step <= n) {
-        std::uint32_t different = 0;
-        for (std::size_t k = 0; k < step; ++k) {
-            different |= index_of(pages[i + k]) ^ (first + static_cast<std::uint32_t>(i + k));
+/// Bit k: after page k of up to 64 pages a run of neighbours ends, each of which is one more than
+/// the one before. Requires: not empty.
+inline std::uint64_t ends_of_runs(std::span<const PageId> pages) noexcept {
+    // Where runs end cannot be predicted, so no branch asks for each page; but a stretch without an
+    // end is common, and is seen several pages at a time.
+    constexpr std::size_t step = 16;
+    const std::size_t last = pages.size() - 1;
+    const auto ends_after = [&](std::size_t k) noexcept {
+        return index_of(pages[k + 1]) ^ (index_of(pages[k]) + 1);
+    };
+    std::uint64_t ends = 1ull << last;
+    std::size_t k = 0;
+    for (; k + step <= last; k += step) {
+        std::uint32_t any = 0;
+        for (std::size_t i = k; i < k + step; ++i) any |= ends_after(i);
+        if (any == 0) continue;
+        for (std::size_t i = k; i < k + step; ++i) {
+            ends |= std::uint64_t{ends_after(i) != 0} << i;
         }
-        if (different != 0) break;
-        i += step;
     }
-    while (i < n && index_of(pages[i]) == first + i) ++i;
-    return i;
+    for (; k < last; ++k) ends |= std::uint64_t{ends_after(k) != 0} << k;
+    return ends;
 }
 
 /// Calls `visit(word, bits, n)` for the pages of a span, n neighbours of one 64-bit word together.
-/// Pages that were taken in one go usually are neighbours, and then this is a call per 64 pages.
+/// Pages that were taken in one go usually are neighbours, and then this is a call or two per 64
+/// pages.
 template <class Visit>
 void for_each_word(std::span<const PageId> pages, Visit&& visit) {
+    const auto bits_of = [](std::size_t n) noexcept { return ~0ull >> (64 - n); };
     while (!pages.empty()) {
-        const std::uint32_t first = index_of(pages[0]);
-        const std::size_t n = neighbours(pages, 64 - first % 64);
-        const std::uint64_t bits = n == 64 ? ~0ull : ((1ull << n) - 1) << (first % 64);
-        visit(first / 64, bits, n);
-        pages = pages.subspan(n);
+        const auto block = pages.first(pages.size() < 64 ? pages.size() : 64);
+        std::size_t begin = 0;
+        for (std::uint64_t ends = ends_of_runs(block); ends != 0; ends &= ends - 1) {
+            const auto end = static_cast<std::size_t>(std::countr_zero(ends)) + 1;
+            const std::uint32_t first = index_of(block[begin]);
+            const std::size_t n = end - begin;
+            const std::size_t in_first = n < 64 - first % 64 ? n : 64 - first % 64;
+            visit(first / 64, bits_of(in_first) << (first % 64), in_first);
+            const std::uint32_t next = first + static_cast<std::uint32_t>(in_first);
+            if (in_first < n) visit(next / 64, bits_of(n - in_first), n - in_first);
+            begin = end;
+        }
+        pages = pages.subspan(block.size());
     }
 }
 
@@ -72,23 +87,23 @@ class PageBits {
             words_[word] |= bits;
             done += n;
         });
+        count_ += done;
         if (!all_new) erase(pages.first(done));
         return all_new;
     }
     void erase(std::span<const PageId> pages) noexcept {
+        if (count_ == 0) return;
         for_each_word(pages, [&](std::uint32_t word, std::uint64_t bits, std::size_t) noexcept {
+            count_ -= static_cast<std::size_t>(std::popcount(words_[word] & bits));
             words_[word] &= ~bits;
         });
     }
-    [[nodiscard]] std::size_t count() const noexcept {
-        std::size_t n = 0;
-        for (const std::uint64_t word : words_) n += static_cast<std::size_t>(std::popcount(word));
-        return n;
-    }
+    [[nodiscard]] std::size_t count() const noexcept { return count_; }
     [[nodiscard]] std::size_t bytes() const noexcept { return words_.capacity() * 8; }
 
   private:
     std::size_t capacity_;
+    std::size_t count_ = 0;
     std::vector<std::uint64_t> words_;
 };
 

@@ -189,7 +189,7 @@ Admission RadixCache<Pages, Policy, T>::take_pages(std::span<PageId> out) {
     make_room(out.size());
     if (!pages_.acquire(out)) return Admission::exhausted;
     // PagePool hands out free pages of its own and nothing else; of others that has to be seen.
-    if constexpr (!std::is_same_v<Pages, PagePool>) check_pages(out);
+    if constexpr (!trusts_pages) check_pages(out);
     return Admission::granted;
 }
 
@@ -325,7 +325,9 @@ std::size_t RadixCache<Pages, Policy, T>::publish_whole(State& state, Tokens tok
     const auto known = static_cast<std::size_t>(match.pages);
     const std::span<const PageId> fresh =
         std::as_const(state.table).view().subspan(state.shared_pages + known, whole - known);
-    if (!in_tree_.insert_new(fresh)) {
+    // With a pool of our own a page that nobody shares cannot be in the tree already.
+    const bool marks = !trusts_pages || state.shares_pages;
+    if (marks && !in_tree_.insert_new(fresh)) {
         detail::fail<InvalidArgument>(
             "one of %zu pages to publish, the first of which is %u, "
             "stands in the tree under other tokens, or in the block table twice",
@@ -347,7 +349,7 @@ std::size_t RadixCache<Pages, Policy, T>::publish_whole(State& state, Tokens tok
         },
         [&]() noexcept {
             if (end != match.node) uncut(end, match.node);
-            in_tree_.erase(fresh);
+            if (marks) in_tree_.erase(fresh);
         });
     // The lease's pin moves down to the new end; what was pinned stays pinned throughout.
     pin(end);
@@ -540,8 +542,8 @@ void RadixCache<Pages, Policy, T>::share_less(State& state, std::size_t pages,
     state.shared_pages = pages;
 }
 
-/// The node of a lease's shared part that holds page `page`, and the page it begins with; if the page
-/// is behind the shared part, the lease's own node.
+/// The node of a lease's shared part that holds page `page`, and the page it begins with; if
+/// the page is behind the shared part, the lease's own node.
 template <page_source Pages, eviction_policy Policy, token_type T>
 auto RadixCache<Pages, Policy, T>::cut_point(const State& state, std::size_t page) const noexcept
     -> CutPoint {

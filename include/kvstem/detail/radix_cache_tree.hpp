@@ -278,7 +278,7 @@ template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::enter_tree(std::span<const PageId> pages,
                                               bool may_be_shared) noexcept {
     // The hold of the lease that publishes becomes the tree's; a fork's hold on the same page
-    // stays. `publish` has marked the pages as the tree's already, to see that each of them is new.
+    // stays, and `publish` has marked such a page.
     if (may_be_shared) {
         for (const PageId page : pages) overlapping_pages_ += pages_.refs(page) > 1 ? 1 : 0;
     }
@@ -414,7 +414,13 @@ std::uint32_t RadixCache<Pages, Policy, T>::refs(PageId page) const {
         detail::fail<InvalidArgument>("page %u is outside the pool of %zu pages", index_of(page),
                                       std::size_t{pages_.capacity_pages()});
     }
-    std::uint32_t owners = in_tree_.contains(page) ? 1 : 0;
+    std::uint32_t owners = 0;
+    visit_trees([&](const Namespace&, const Tree& tree, NodeId root) {
+        for (NodeId node = tree.next_in(root, root); node != no_node;
+             node = tree.next_in(root, node)) {
+            for (const PageId cached : tree.values(node)) owners += cached == page ? 1 : 0;
+        }
+    });
     for (const State* state : leases_) {
         for (const PageId held : state->table.view()) owners += held == page ? 1 : 0;
     }
@@ -519,10 +525,7 @@ void RadixCache<Pages, Policy, T>::audit_pages(AuditReport& report) const {
         }
     }
     std::size_t overlapping = 0;
-    for (std::size_t i = 0; i < holds.size(); ++i) {
-        report.require(in_tree_.contains(PageId{static_cast<std::uint32_t>(i)}) == in_tree[i],
-                       "a page's mark does not say whether it is in the tree", i);
-    }
+    std::size_t marked = 0;
     for (const State* state : leases_) {
         for (std::size_t i = 0; i < state->table.size(); ++i) {
             if (state->holds_privately(i)) ++holds[index_of(state->table[i])];
@@ -534,7 +537,12 @@ void RadixCache<Pages, Policy, T>::audit_pages(AuditReport& report) const {
         report.require(refs == holds[i], "a page's count is not the number of its owners", i);
         free += holds[i] == 0 ? 1 : 0;
         overlapping += in_tree[i] && holds[i] > 1 ? 1 : 0;
+        const bool mark = in_tree_.contains(PageId{static_cast<std::uint32_t>(i)});
+        marked += mark ? 1 : 0;
+        report.require(in_tree[i] ? mark || (trusts_pages && holds[i] == 1) : !mark,
+                       "a page's mark does not say whether it is in the tree", i);
     }
+    report.require(marked == in_tree_.count(), "the marked page count is wrong", marked);
     report.require(free == pages_.free_pages(), "free + held is not the capacity", free);
     report.require(overlapping == overlapping_pages_, "the overlapping page count is wrong",
                    overlapping);

@@ -41,17 +41,21 @@ inline constexpr std::size_t dot_lanes = 16;
 }
 
 /// y = x · Wᵀ: y[t][o] = Σ_i w[o][i] · x[t][i], with x (n, in), w (out, in), y (n, out).
-/// Rows of x are taken in blocks that stay in the first-level cache while one row of W after the
-/// other passes by: in a prefill each weight is fetched from memory once per block and not once per
-/// token. Blocking chooses only when a sum is made; the sum is `dot` either way.
+/// In a prefill each weight is fetched from memory once per block of tokens and not once per token;
+/// and a few rows of W at a time stay in the first-level cache while the rows of x, which lie in
+/// the second, pass by. Blocking chooses only when a sum is made; the sum is `dot` either way.
 inline void matmul(const float* x, const float* w, float* y, std::size_t n, std::size_t in,
                    std::size_t out) noexcept {
-    constexpr std::size_t block = 16;
-    for (std::size_t begin = 0; begin < n; begin += block) {
-        const std::size_t end = std::min(n, begin + block);
-        for (std::size_t o = 0; o < out; ++o) {
+    constexpr std::size_t tokens = 32;
+    constexpr std::size_t rows = 4;
+    for (std::size_t begin = 0; begin < n; begin += tokens) {
+        const std::size_t end = std::min(n, begin + tokens);
+        for (std::size_t first = 0; first < out; first += rows) {
+            const std::size_t last = std::min(out, first + rows);
             for (std::size_t t = begin; t < end; ++t) {
-                y[t * out + o] = dot(w + o * in, x + t * in, in);
+                for (std::size_t o = first; o < last; ++o) {
+                    y[t * out + o] = dot(w + o * in, x + t * in, in);
+                }
             }
         }
     }
