@@ -4,18 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <sstream>
-#include <vector>
 
 #include "kvstem/policy/leaf_heap.hpp"
 #include "kvstem/policy/lru.hpp"
 #include "kvstem/policy/policy.hpp"
-#include "kvstem/reference/random.hpp"
 #include "kvstem/replay/replay.hpp"
+#include "support/made_up_trace.hpp"
 
 using kvstem::NodeId;
 
-// [readme:policy]
 /// What requests of a larger tag have published goes first; of one tag, what was released the
 /// longest ago. A caller who tags chats 0 and batch jobs 1 keeps the jobs from pushing the chats
 /// out.
@@ -57,35 +54,8 @@ class LargestTagFirst {
     std::uint64_t clock_ = 0;
 };
 static_assert(kvstem::eviction_policy<LargestTagFirst>);
-// [/readme:policy]
 
 namespace {
-
-/// Chats that go on for some turns, between batch jobs with long prompts that nobody asks twice.
-kvstem::replay::Trace chats_and_jobs() {
-    kvstem::reference::SplitMix64 random(7);
-    std::vector<std::vector<int>> chats(40);
-    std::stringstream lines;
-    int block = 0;
-    const auto request = [&lines](const std::vector<int>& blocks, int tag) {
-        lines << "{\"hash_ids\": [" << blocks[0];
-        for (std::size_t i = 1; i < blocks.size(); ++i) lines << ", " << blocks[i];
-        lines << "], \"tag\": " << tag << "}\n";
-    };
-    for (int i = 0; i < 4000; ++i) {
-        if (random.unit() < 0.5) {
-            std::vector<int> job(30);
-            for (int& part : job) part = block++;
-            request(job, 1);
-            continue;
-        }
-        std::vector<int>& chat = chats[random.next() % chats.size()];
-        if (random.unit() < 0.1) chat.clear();  // another one begins
-        for (int b = 0; b < 3; ++b) chat.push_back(block++);
-        request(chat, 0);
-    }
-    return kvstem::replay::TraceReader().read(lines);
-}
 
 template <class Policy>
 double hit_rate(const kvstem::replay::Trace& trace) {
@@ -96,7 +66,7 @@ double hit_rate(const kvstem::replay::Trace& trace) {
 }  // namespace
 
 int main() {
-    const kvstem::replay::Trace trace = chats_and_jobs();
+    const kvstem::replay::Trace trace = support::read_trace(support::chats_and_jobs());
     const double lru = hit_rate<kvstem::LeastRecentlyUsed>(trace);
     const double own = hit_rate<LargestTagFirst>(trace);
     std::printf("%zu requests, half of them batch jobs; block hit rate with room for 1500 blocks\n",

@@ -2,7 +2,6 @@
 // An engine that knows nothing of this library, and what it needs so that prompts which begin alike
 // are computed only where they differ: its rows can be read and written.
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -13,7 +12,6 @@
 
 #include "kvstem/prefix_cached_engine.hpp"
 
-// [readme:engine]
 // A tiny language model: the row of a position blends its token into the row before, and what comes
 // next is what resembles the last row. This code is not ours.
 class TinyEngine {
@@ -38,6 +36,7 @@ class TinyEngine {
         return logits;
     }
 
+    // [readme:engine]
     // What it was given so that it can be wrapped: five functions that copy or tell a size.
     std::size_t vocab_size() const { return 128; }
     std::size_t max_context() const { return 4096; }
@@ -52,6 +51,7 @@ class TinyEngine {
         rows_.resize(end);
         std::memcpy(rows_.data() + begin, in.data(), in.size());
     }
+    // [/readme:engine]
 
   private:
     static constexpr std::size_t dim = 16;
@@ -62,41 +62,30 @@ class TinyEngine {
     std::vector<Row> rows_;  // the KV: one row for each position
 };
 static_assert(kvstem::row_engine<TinyEngine>);  // or the compiler says what is missing
-// [/readme:engine]
-
 using Cached = kvstem::PrefixCachedEngine<TinyEngine>;
+const kvstem::GenerateParams asked{.max_new_tokens = 20, .stop_tokens = {0}};
 
-// [readme:ask]
 std::vector<int> ask(Cached& cached, const std::vector<int>& prompt) {
-    const auto answer = cached.generate(prompt, {.max_new_tokens = 20, .stop_tokens = {0}});
+    const auto answer = cached.generate(prompt, asked);
     std::printf("prompt of %zu tokens: %zu reused; %zu computed, answer included\n", prompt.size(),
                 answer.reused_tokens, answer.computed_tokens);
     return answer.tokens;
 }
-// [/readme:ask]
 
 int main() {
     // [readme:wrap]
     TinyEngine engine;
     kvstem::PrefixCachedEngine cached(engine, {.block_tokens = 16, .max_bytes = 64 << 20});
     // [/readme:wrap]
-
-    // Three prompts that begin alike, as prompts with one system prompt do; the last is the first
-    // again.
-    std::vector<int> system(200);
-    for (std::size_t i = 0; i < system.size(); ++i) system[i] = static_cast<int>(i * 31 % 128);
     bool equal = true;
     std::size_t without_cache = 0;
-    for (const int question : {5, 7, 5}) {
-        std::vector<int> prompt = system;
+    for (const int question : {5, 7, 5}) {  // the last prompt is the first again
+        std::vector<int> prompt(200);       // all begin alike, as with one system prompt
+        for (std::size_t i = 0; i < 200; ++i) prompt[i] = static_cast<int>(i * 31 % 128);
         prompt.insert(prompt.end(), {question, 1, question, 2});
-        const std::vector<int> answer = ask(cached, prompt);
-
         TinyEngine plain;
         Cached nothing(plain);
-        equal =
-            equal &&
-            answer == nothing.generate(prompt, {.max_new_tokens = 20, .stop_tokens = {0}}).tokens;
+        equal = ask(cached, prompt) == nothing.generate(prompt, asked).tokens && equal;
         without_cache += plain.tokens_run;
     }
     const auto stats = cached.stats();

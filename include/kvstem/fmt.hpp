@@ -4,20 +4,25 @@
 //
 //     fmt::print("{}\n", cache.stats());
 //
-// | type             | looks like                                                  |
-// | ---------------- | ----------------------------------------------------------- |
-// | PrefixCacheStats | hits=17 misses=1 queried_tokens=412 … : one line for a log  |
-// | RadixCacheStats, CachedEngineStats | the same                                  |
-// | SnapshotMatch    | 12 tokens with logits                                       |
-// | RadixMatch       | 12 tokens cached, 8 adoptable                               |
-// | StoreOutcome, Admission, FinishReason, EngineForm | replaced                   |
-// | AuditReport      | ok, or one finding a line                                   |
-// | AuditFinding     | a node without pages (at 7)                                 |
-// | Namespace        | adapter="lora" salt="", or default; what is absent is left out |
-// | PageId           | 7, or none                                                  |
-// | TreeMatch        | 12 pages to node 3 (2 of its pages)                         |
+// | type                                | looks like                                       |
+// | ----------------------------------- | ------------------------------------------------ |
+// | PrefixCacheStats, RadixCacheStats,  | hits=17 misses=1 queried_tokens=412 …            |
+// | CachedEngineStats, BatcherStats     |                                                  |
+// | GhostRates                          | half=0.3100 same=0.4200 twice=0.4700 …           |
+// | SnapshotMatch, SnapshotHit          | 12 tokens with logits                            |
+// | RadixMatch                          | 12 tokens cached, 8 adoptable                    |
+// | TreeMatch                           | 12 pages to node 3 (2 of its pages)              |
+// | Lease, SharedLease                  | adopted=8 written=9 published=8 capacity=12 pages 0 1 4 |
+// | Acquired                            | granted: adopted=8 …, or exhausted               |
+// | RadixCache, SharedRadixCache        | the picture of its tree (picture.hpp), several lines |
+// | PagePool                            | 3 of 16 pages free                               |
+// | StoreOutcome, Admission, FinishReason, EngineForm | replaced                           |
+// | AuditReport                         | ok, or one finding a line                        |
+// | AuditFinding                        | a node without pages (at 7)                      |
+// | Namespace                           | adapter="lora" salt="" (what is there), or default |
+// | PageId                              | 7, or none                                       |
 //
-// And `to_prometheus(stats)`: the text exposition of all statistics.
+// `to_prometheus(cache)` is in prometheus.hpp, which needs no {fmt} and is included here.
 //
 // Every one takes the format specification of a string: width, fill and alignment, as in {:>12}.
 #pragma once
@@ -25,10 +30,11 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,23 +42,18 @@
 #include "audit.hpp"
 #include "config.hpp"
 #include "engine_concepts.hpp"
+#include "ghost.hpp"
 #include "lease.hpp"
 #include "namespace.hpp"
+#include "page_pool.hpp"
+#include "picture.hpp"
 #include "prefix_cache.hpp"
 #include "prefix_cached_engine.hpp"
+#include "prometheus.hpp"
 #include "radix_cache.hpp"
 #include "radix_tree.hpp"
+#include "shared_radix_cache.hpp"
 #include "token.hpp"
-
-namespace kvstem::inline KVSTEM_ABI {
-
-/// A label of every sample that `to_prometheus` writes.
-struct MetricLabel {
-    std::string_view name;
-    std::string_view value;
-};
-
-}  // namespace kvstem
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
@@ -115,6 +116,29 @@ inline void write_text(TextBuffer& out, const CachedEngineStats& stats) {
     print_to(out, "stored_blocks={} evicted_blocks={} blocks={} capacity_blocks={} bytes={}",
              stats.stored_blocks, stats.evicted_blocks, stats.blocks, stats.capacity_blocks,
              stats.bytes);
+}
+
+template <std::same_as<reference::BatcherStats> Stats>
+void write_text(TextBuffer& out, const Stats& stats) {
+    print_to(out, "steps={} tokens_computed={} preemptions={} peak_running={} peak_pages={}",
+             stats.steps, stats.tokens_computed, stats.preemptions, stats.peak_running,
+             stats.peak_pages);
+}
+
+inline void write_text(TextBuffer& out, const GhostRates& rates) {
+    print_to(out, "half={:.4f} same={:.4f} twice={:.4f} four_times={:.4f} ", rates.half_capacity,
+             rates.capacity, rates.twice_capacity, rates.four_times_capacity);
+    print_to(out, "pages={} sampled_pages={}", rates.pages, rates.sampled_pages);
+}
+
+inline void write_text(TextBuffer& out, const PagePool& pool) {
+    print_to(out, "{} of {} pages free", pool.free_pages(), pool.capacity_pages());
+}
+
+template <class KvCache, class Logits>
+void write_text(TextBuffer& out, const SnapshotHit<KvCache, Logits>& hit) {
+    print_to(out, "{} tokens {} logits{}", hit.tokens, hit.logits ? "with" : "without",
+             hit.moved ? ", moved" : "");
 }
 
 inline void write_text(TextBuffer& out, const RadixMatch& match) {
@@ -217,6 +241,48 @@ inline void write_text(TextBuffer& out, const TreeMatch& match) {
              static_cast<std::uint32_t>(match.node), match.node_pages);
 }
 
+/// Of a Lease or a SharedLease. A page that has slid away is printed as a dash.
+template <class AnyLease>
+void write_lease(TextBuffer& out, const AnyLease& lease) {
+    if (lease.empty()) return print_to(out, "empty");
+    const auto table = lease.block_table();
+    print_to(out, "adopted={} written={} published={} capacity={} {}", lease.adopted(),
+             lease.written(), lease.published(), lease.capacity(),
+             table.size() == 1 ? "page" : "pages");
+    std::string pages;
+    append_shortened(pages, table.size(), PictureOptions{}.most_pages, [&](std::size_t i) {
+        pages += table[i] == no_page ? "-" : std::to_string(index_of(table[i]));
+    });
+    print_to(out, "{}", pages);
+}
+template <class Cache, class T>
+void write_text(TextBuffer& out, const Lease<Cache, T>& lease) {
+    write_lease(out, lease);
+}
+template <class SharedCache>
+void write_text(TextBuffer& out, const SharedLease<SharedCache>& lease) {
+    write_lease(out, lease);
+}
+template <class AnyLease>
+void write_text(TextBuffer& out, const Acquired<AnyLease>& acquired) {
+    write_text(out, acquired.admission);
+    if (!acquired) return;
+    print_to(out, ": ");
+    write_text(out, acquired.lease);
+}
+
+/// Without the last line's end, like any other value.
+template <class Pages, class Policy, class T>
+void write_text(TextBuffer& out, const RadixCache<Pages, Policy, T>& cache) {
+    std::string picture = to_text(cache);
+    picture.pop_back();
+    print_to(out, "{}", picture);
+}
+template <class Pages, class Policy, class T>
+void write_text(TextBuffer& out, const SharedRadixCache<Pages, Policy, T>& cache) {
+    cache.inspect([&](const auto& inner) { write_text(out, inner); });
+}
+
 /// Writes the text of a value aside and lays it out like a string.
 template <class Value>
 struct TextFormatter : fmt::formatter<fmt::string_view> {
@@ -227,131 +293,6 @@ struct TextFormatter : fmt::formatter<fmt::string_view> {
         return fmt::formatter<fmt::string_view>::format({text.data(), text.size()}, context);
     }
 };
-
-/// One metric of the text exposition format: its help and type lines, and its one sample.
-template <class Number>
-void write_metric(TextBuffer& out, std::string_view name, std::string_view type,
-                  std::string_view help, std::string_view labels, Number value) {
-    print_to(out, "# HELP kvstem_{} {}\n# TYPE kvstem_{} {}\n", name, help, name, type);
-    print_to(out, "kvstem_{}{} {}\n", name, labels, value);
-}
-
-/// The metrics of one cache, written one after another with the same labels.
-struct MetricsWriter {
-    TextBuffer& out;
-    std::string_view labels;
-    void counter(std::string_view name, std::string_view help, std::uint64_t value) const {
-        write_metric(out, name, "counter", help, labels, value);
-    }
-    void gauge(std::string_view name, std::string_view help, std::size_t value) const {
-        write_metric(out, name, "gauge", help, labels, value);
-    }
-};
-
-inline void write_metrics(const MetricsWriter& to, const PrefixCacheStats& stats) {
-    to.counter("snapshot_hits_total", "Lookups that found a snapshot.", stats.hits);
-    to.counter("snapshot_misses_total", "Lookups that found none.", stats.misses);
-    to.counter("snapshot_queried_tokens_total", "Tokens of all prompts looked up.",
-               stats.queried_tokens);
-    to.counter("snapshot_hit_tokens_total", "Of these, tokens whose KV was reused.",
-               stats.hit_tokens);
-    to.counter("snapshot_missed_tokens_total", "Of these, tokens left to compute.",
-               stats.missed_tokens);
-    to.counter("snapshot_taken_total", "Hits that moved the snapshot out.", stats.taken);
-    to.counter("snapshot_stored_total", "Snapshots stored or replaced.", stats.stored);
-    to.counter("snapshot_replaced_total", "Of these, replaced.", stats.replaced);
-    to.counter("snapshot_refused_total", "Snapshots larger than the capacity.", stats.refused);
-    to.counter("snapshot_evictions_total", "Snapshots evicted to make room.", stats.evictions);
-    to.gauge("snapshot_entries", "Snapshots held.", stats.entries);
-    to.gauge("snapshot_bytes", "Bytes of KV, logits and tokens held.", stats.bytes);
-    to.gauge("snapshot_index_bytes", "Bytes of the index.", stats.index_bytes);
-    to.gauge("snapshot_namespaces", "Namespaces beside the default one.", stats.namespaces);
-}
-
-inline void write_metrics(const MetricsWriter& to, const RadixCacheStats& stats) {
-    to.counter("page_hits_total", "Granted requests that adopted something.", stats.hits);
-    to.counter("page_misses_total", "Granted requests that adopted nothing.", stats.misses);
-    to.counter("page_queried_tokens_total", "Prompt tokens of granted requests.",
-               stats.queried_tokens);
-    to.counter("page_hit_tokens_total", "Of these, tokens adopted.", stats.hit_tokens);
-    to.counter("page_missed_tokens_total", "Of these, tokens left to compute.",
-               stats.missed_tokens);
-    to.counter("page_partial_tokens_total",
-               "Of the adopted, copied from a page that agreed in part.", stats.partial_tokens);
-    to.counter("page_exhausted_total", "Requests for pages refused for now.", stats.exhausted);
-    to.counter("page_never_fits_total", "Requests for pages refused for good.", stats.never_fits);
-    to.counter("page_published_total", "Page groups that entered the tree.", stats.published_pages);
-    to.counter("page_duplicates_total", "Page groups published that stood there already.",
-               stats.duplicate_pages);
-    to.counter("page_evicted_total", "Page groups evicted.", stats.evicted_pages);
-    to.counter("page_dropped_total", "Page groups dropped by clear or drop.", stats.dropped_pages);
-    to.gauge("page_capacity", "Page groups there are.", stats.capacity_pages);
-    to.gauge("page_free", "Page groups held by nobody.", stats.free_pages);
-    to.gauge("page_cached", "Page groups in the tree.", stats.cached_pages);
-    to.gauge("page_pinned", "Of these, read by a lease.", stats.pinned_pages);
-    to.gauge("page_evictable", "Of these, read by nobody.", stats.evictable_pages);
-    to.gauge("page_leases", "Leases that live.", stats.leases);
-    to.gauge("page_namespaces", "Namespaces beside the default one.", stats.namespaces);
-    to.gauge("page_nodes", "Nodes of the tree.", stats.nodes);
-    to.gauge("page_index_bytes", "Bytes of the index.", stats.index_bytes);
-}
-
-inline void write_metrics(const MetricsWriter& to, const CachedEngineStats& stats) {
-    to.counter("engine_hits_total", "Calls that reused something.", stats.hits);
-    to.counter("engine_misses_total", "Calls that reused nothing.", stats.misses);
-    to.counter("engine_queried_tokens_total", "Prompt tokens of all calls.", stats.queried_tokens);
-    to.counter("engine_reused_tokens_total", "Of these, tokens reused.", stats.reused_tokens);
-    to.counter("engine_missed_tokens_total", "Of these, tokens computed.", stats.missed_tokens);
-    to.counter("engine_computed_tokens_total", "Tokens computed, answers included.",
-               stats.computed_tokens);
-    to.counter("engine_stored_blocks_total", "Blocks that entered the cache.", stats.stored_blocks);
-    to.counter("engine_evicted_blocks_total", "Blocks that left it to make room.",
-               stats.evicted_blocks);
-    to.gauge("engine_blocks", "Blocks held.", stats.blocks);
-    to.gauge("engine_capacity_blocks", "The most blocks there can be.", stats.capacity_blocks);
-    to.gauge("engine_bytes", "Bytes of KV held.", stats.bytes);
-}
-
-/// {name="value",…} with the escapes of the format: backslash, quote and line feed.
-inline void write_labels(TextBuffer& out, std::span<const MetricLabel> labels) {
-    const char* separator = "{";
-    for (const MetricLabel& label : labels) {
-        print_to(out, "{}{}=\"", separator, label.name);
-        for (const char c : label.value) {
-            if (c == '\n') {
-                print_to(out, "\\n");
-            } else if (c == '"' || c == '\\') {
-                print_to(out, "\\{}", c);
-            } else {
-                print_to(out, "{}", c);
-            }
-        }
-        print_to(out, "\"");
-        separator = ",";
-    }
-    if (!labels.empty()) print_to(out, "}}");
-}
-
-}  // namespace kvstem
-
-namespace kvstem::inline KVSTEM_ABI {
-
-/// The statistics of a cache in Prometheus' text exposition format, version 0.0.4: for each a line
-/// of help, one of its type, and one sample with the given labels. Counters end in _total. `stats`
-/// is a PrefixCacheStats, RadixCacheStats or CachedEngineStats. Label names must be valid for the
-/// format ([a-zA-Z_][a-zA-Z0-9_]*); values may be anything.
-///
-///     const kvstem::MetricLabel labels[] = {{"model", "llama-8b"}};
-///     fmt::print("{}", kvstem::to_prometheus(cache.stats(), labels));
-template <class Stats>
-[[nodiscard]] std::string to_prometheus(const Stats& stats,
-                                        std::span<const MetricLabel> labels = {}) {
-    detail::TextBuffer label_text;
-    detail::write_labels(label_text, labels);
-    detail::TextBuffer out;
-    detail::write_metrics({out, {label_text.data(), label_text.size()}}, stats);
-    return {out.data(), out.size()};
-}
 
 }  // namespace kvstem
 
@@ -390,3 +331,28 @@ struct fmt::formatter<kvstem::FinishReason> : kvstem::detail::TextFormatter<kvst
 };
 template <>
 struct fmt::formatter<kvstem::EngineForm> : kvstem::detail::TextFormatter<kvstem::EngineForm> {};
+template <>
+struct fmt::formatter<kvstem::GhostRates> : kvstem::detail::TextFormatter<kvstem::GhostRates> {};
+template <>
+struct fmt::formatter<kvstem::PagePool> : kvstem::detail::TextFormatter<kvstem::PagePool> {};
+template <>
+struct fmt::formatter<kvstem::reference::BatcherStats>
+    : kvstem::detail::TextFormatter<kvstem::reference::BatcherStats> {};
+template <class KvCache, class Logits>
+struct fmt::formatter<kvstem::SnapshotHit<KvCache, Logits>>
+    : kvstem::detail::TextFormatter<kvstem::SnapshotHit<KvCache, Logits>> {};
+template <class Cache, class T>
+struct fmt::formatter<kvstem::Lease<Cache, T>>
+    : kvstem::detail::TextFormatter<kvstem::Lease<Cache, T>> {};
+template <class SharedCache>
+struct fmt::formatter<kvstem::SharedLease<SharedCache>>
+    : kvstem::detail::TextFormatter<kvstem::SharedLease<SharedCache>> {};
+template <class AnyLease>
+struct fmt::formatter<kvstem::Acquired<AnyLease>>
+    : kvstem::detail::TextFormatter<kvstem::Acquired<AnyLease>> {};
+template <class Pages, class Policy, class T>
+struct fmt::formatter<kvstem::RadixCache<Pages, Policy, T>>
+    : kvstem::detail::TextFormatter<kvstem::RadixCache<Pages, Policy, T>> {};
+template <class Pages, class Policy, class T>
+struct fmt::formatter<kvstem::SharedRadixCache<Pages, Policy, T>>
+    : kvstem::detail::TextFormatter<kvstem::SharedRadixCache<Pages, Policy, T>> {};

@@ -33,6 +33,7 @@
 #include <type_traits>
 
 #include "config.hpp"
+#include "detail/utf8.hpp"
 #include "namespace.hpp"
 #include "radix_tree.hpp"
 #include "token.hpp"
@@ -69,23 +70,6 @@ concept token_text = requires(const Text& text, const T& token) {
 };
 
 namespace detail {
-
-/// The length of the UTF-8 sequence that `text` begins with; 0 if it is none. Overlong forms and
-/// surrogates pass, which no reader of pictures minds.
-inline std::size_t utf8_length(std::string_view text) noexcept {
-    const auto lead = static_cast<unsigned char>(text[0]);
-    if (lead < 0x80) return 1;
-    const std::size_t length = lead >= 0xF5   ? 0
-                               : lead >= 0xF0 ? 4
-                               : lead >= 0xE0 ? 3
-                               : lead >= 0xC2 ? 2
-                                              : 0;
-    if (length > text.size()) return 0;
-    for (std::size_t i = 1; i < length; ++i) {
-        if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return 0;
-    }
-    return length;
-}
 
 /// Appends text on one line: quotes and backslashes with a backslash before them, control
 /// characters and what is not UTF-8 as \xNN.

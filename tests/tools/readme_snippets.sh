@@ -4,13 +4,20 @@
 #   - every ```cpp block stands under a comment <!-- FILE:NAME --> and equals the lines of FILE between
 #     `// [readme:NAME]` and `// [/readme:NAME]`, their common indentation aside;
 #   - every such region of examples/ is shown;
-#   - a table row | [`FILE`](FILE) | N | tells the lines of FILE to within a tenth.
+#   - what a ```text block that begins with `$ examples/run NAME` shows is what examples/expected/NAME.txt
+#     has, which the suite `examples` compares with what is printed; with a `>` behind the name, what
+#     NAME.err has;
+#   - every path in a link is there;
+#   - a table row | [`FILE`](FILE) | N | tells the lines of FILE to within a tenth;
+#   - the number of rules is that of tests/RULES.md, and each of them is the tag of some test, and each
+#     such tag a rule.
 # Prints what differs and fails, or one line saying how much was compared.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 failed=0
 compared=0
+printed=0
 complain() {
     printf 'README.md: %s\n' "$*"
     failed=1
@@ -51,6 +58,22 @@ while IFS=$'\t' read -r line above; do
     compared=$((compared + 1))
 done < <(awk '/^```cpp/ { print NR "\t" above } { above = $0 }' README.md)
 
+while IFS=$'\t' read -r line name rest; do
+    [ "$name" != engine ] || name=wrap_your_engine
+    expected=examples/expected/$name.txt
+    [[ $rest != *'>'* ]] || expected=examples/expected/$name.err
+    if ! difference=$(diff "$expected" <(block "$line" | tail -n +2)); then
+        complain "line $line: differs from $expected:"
+        printf '%s\n' "$difference"
+    fi
+    printed=$((printed + 1))
+done < <(awk '/^```text/ { line = NR } NR == line + 1 && /^\$ examples\/run / {
+    print line "\t" $3 "\t" substr($0, index($0, $3) + length($3)) }' README.md)
+
+while IFS= read -r path; do
+    [ -e "$path" ] || complain "links to $path, which is not there"
+done < <(grep -oE '\]\([^)#:]+\)' README.md | sed 's/^](//; s/)$//' | sort -u)
+
 while IFS=: read -r file marker; do
     name=${marker#*'[readme:'}
     grep -qF -- "<!-- $file:${name%]} -->" README.md || complain "does not show $file, $marker"
@@ -64,6 +87,13 @@ while read -r file lines; do
     fi
 done < <(sed -nE 's/^\| \[`([^`]+)`\]\([^)]*\) \| ([0-9]+) \|.*/\1 \2/p' README.md)
 
+mapfile -t rules < <(sed -nE 's/^\| ([A-Z][0-9](, [A-Z][0-9])*) \|.*/\1/p' tests/RULES.md | tr -d ' ' | tr ',' '\n' | sort)
+mapfile -t tags < <(grep -rhoE --include='*.cpp' '\[[A-Z][0-9]\]' tests | tr -d '[]' | sort -u)
+differing=$(comm -3 <(printf '%s\n' "${rules[@]}") <(printf '%s\n' "${tags[@]}"))
+[ -z "$differing" ] || complain "rules without a test, and tags that are no rule: ${differing//[[:space:]]/ }"
+grep -qF "[${#rules[@]} rules](tests/RULES.md)" README.md || complain "there are ${#rules[@]} rules"
+
 [ "$compared" != 0 ] || complain "shows no compiled example"
 [ $failed = 0 ] || exit 1
-printf 'ok      README.md: %d snippets are compiled examples\n' $compared
+printf 'ok      README.md: %d snippets are compiled examples, %d outputs are what examples print\n' \
+    $compared $printed

@@ -7,12 +7,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <set>
-#include <sstream>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "catch.hpp"
+#include "kvstem/reference/batcher.hpp"
 
 namespace {
 
@@ -123,65 +123,117 @@ TEST_CASE("the outcomes of the paged cache and the engine wrapper print as words
     CHECK(fmt::format("{}", kvstem::RadixMatch{12, 8}) == "12 tokens cached, 8 adoptable");
 }
 
-TEST_CASE("every field of the paged cache's statistics is printed") {
-    kvstem::RadixCacheStats stats;
-    stats.hits = 1;
-    stats.partial_tokens = 2;
-    stats.dropped_pages = 3;
-    stats.index_bytes = 4;
+TEST_CASE("every field of the paged cache's statistics and of the wrapper's is printed", "[fmt]") {
+    const kvstem::RadixCacheStats stats{.hits = 1,
+                                        .misses = 2,
+                                        .queried_tokens = 3,
+                                        .hit_tokens = 4,
+                                        .missed_tokens = 5,
+                                        .partial_tokens = 6,
+                                        .exhausted = 7,
+                                        .never_fits = 8,
+                                        .published_pages = 9,
+                                        .duplicate_pages = 10,
+                                        .evicted_pages = 11,
+                                        .dropped_pages = 12,
+                                        .capacity_pages = 13,
+                                        .free_pages = 14,
+                                        .cached_pages = 15,
+                                        .pinned_pages = 16,
+                                        .evictable_pages = 17,
+                                        .leases = 18,
+                                        .namespaces = 19,
+                                        .nodes = 20,
+                                        .index_bytes = 21};
     CHECK(fmt::format("{}", stats) ==
-          "hits=1 misses=0 queried_tokens=0 hit_tokens=0 missed_tokens=0 partial_tokens=2 "
-          "exhausted=0 never_fits=0 published_pages=0 duplicate_pages=0 evicted_pages=0 "
-          "dropped_pages=3 capacity_pages=0 free_pages=0 cached_pages=0 pinned_pages=0 "
-          "evictable_pages=0 leases=0 namespaces=0 nodes=0 index_bytes=4");
-    kvstem::CachedEngineStats engine;
-    engine.queried_tokens = 4;
-    engine.reused_tokens = 3;
-    engine.missed_tokens = 1;
+          "hits=1 misses=2 queried_tokens=3 hit_tokens=4 missed_tokens=5 partial_tokens=6 "
+          "exhausted=7 never_fits=8 published_pages=9 duplicate_pages=10 evicted_pages=11 "
+          "dropped_pages=12 capacity_pages=13 free_pages=14 cached_pages=15 pinned_pages=16 "
+          "evictable_pages=17 leases=18 namespaces=19 nodes=20 index_bytes=21");
+    const kvstem::CachedEngineStats engine{.hits = 1,
+                                           .misses = 2,
+                                           .queried_tokens = 3,
+                                           .reused_tokens = 4,
+                                           .missed_tokens = 5,
+                                           .computed_tokens = 6,
+                                           .stored_blocks = 7,
+                                           .evicted_blocks = 8,
+                                           .blocks = 9,
+                                           .capacity_blocks = 10,
+                                           .bytes = 11};
     CHECK(fmt::format("{}", engine) ==
-          "hit_rate=0.7500 hits=0 misses=0 queried_tokens=4 reused_tokens=3 missed_tokens=1 "
-          "computed_tokens=0 stored_blocks=0 evicted_blocks=0 blocks=0 capacity_blocks=0 bytes=0");
+          "hit_rate=1.3333 hits=1 misses=2 queried_tokens=3 reused_tokens=4 missed_tokens=5 "
+          "computed_tokens=6 stored_blocks=7 evicted_blocks=8 blocks=9 capacity_blocks=10 "
+          "bytes=11");
 }
 
-TEST_CASE("Prometheus text has help, type and one sample for every statistic", "[C2]") {
-    kvstem::RadixCacheStats stats;
-    stats.hits = 7;
-    stats.free_pages = 3;
-    const kvstem::MetricLabel labels[] = {{"model", "a\"b\\c\nd"}, {"gpu", "0"}};
-    const std::string text = kvstem::to_prometheus(stats, labels);
-    CHECK_THAT(text, ContainsSubstring(
-                         "# HELP kvstem_page_hits_total Granted requests that adopted something.\n"
-                         "# TYPE kvstem_page_hits_total counter\n"
-                         "kvstem_page_hits_total{model=\"a\\\"b\\\\c\\nd\",gpu=\"0\"} 7\n"));
-    CHECK_THAT(text, ContainsSubstring("# TYPE kvstem_page_free gauge\n"));
-    CHECK(kvstem::to_prometheus(kvstem::PrefixCacheStats{}).find("\nkvstem_snapshot_entries 0\n") !=
-          std::string::npos);
-    CHECK(kvstem::to_prometheus(kvstem::CachedEngineStats{}).find("\nkvstem_engine_blocks 0\n") !=
-          std::string::npos);
+namespace {
+
+/// A lease of 10 positions on pages of 4, of which 8 were published by another.
+struct SmallCache {
+    kvstem::RadixCache<> cache{{.page_tokens = 4}, kvstem::PagePool(16)};
+    std::vector<kvstem::Token> prompt{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+
+    kvstem::Acquired<kvstem::RadixCache<>::Lease> acquire() {
+        auto acquired = cache.acquire(prompt);
+        REQUIRE(acquired);
+        acquired.lease.publish(
+            std::span<const kvstem::Token>(prompt).subspan(acquired.lease.adopted()));
+        return acquired;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a lease prints what it holds, and an empty one that it is empty", "[fmt]") {
+    SmallCache small;
+    {
+        (void)small.acquire();
+    }
+    auto acquired = small.acquire();
+    CHECK(fmt::format("{}", acquired.lease) ==
+          "adopted=8 written=10 published=8 capacity=12 pages 0 1 2");
+    CHECK(fmt::format("{}", acquired) ==
+          "granted: adopted=8 written=10 published=8 capacity=12 pages 0 1 2");
+    acquired.lease.release();
+    CHECK(fmt::format("{:>6}", acquired.lease) == " empty");
+    const auto refused = small.cache.acquire(std::vector<kvstem::Token>(1000, 1));
+    CHECK(fmt::format("{}", refused) == "never fits");
 }
 
-TEST_CASE("Prometheus text follows the grammar of the format, each name once", "[C2]") {
-    const kvstem::MetricLabel labels[] = {{"cache", "main"}};
-    const auto check = [](const std::string& text, std::size_t fields) {
-        std::istringstream lines(text);
-        std::string help;
-        std::string type;
-        std::string sample;
-        std::set<std::string> names;
-        while (std::getline(lines, help)) {
-            REQUIRE(std::getline(lines, type));
-            REQUIRE(std::getline(lines, sample));
-            const std::string name = sample.substr(0, sample.find('{'));
-            CHECK(help.rfind("# HELP " + name + " ", 0) == 0);
-            const bool counts = name.size() > 6 && name.substr(name.size() - 6) == "_total";
-            CHECK(type == "# TYPE " + name + (counts ? " counter" : " gauge"));
-            CHECK(sample.find("{cache=\"main\"} ") == name.size());
-            CHECK(name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string::npos);
-            CHECK(names.insert(name).second);
-        }
-        CHECK(names.size() == fields);
-    };
-    check(kvstem::to_prometheus(kvstem::PrefixCacheStats{}, labels), 14);
-    check(kvstem::to_prometheus(kvstem::RadixCacheStats{}, labels), 21);
-    check(kvstem::to_prometheus(kvstem::CachedEngineStats{}, labels), 11);
+TEST_CASE("pages that slid away are dashes, and long tables are shortened", "[fmt][W2]") {
+    kvstem::RadixCache<> cache({.page_tokens = 1}, kvstem::PagePool(64));
+    const std::vector<kvstem::Token> prompt(12, 7);
+    auto [admission, lease] = cache.acquire_sliding(prompt, {.window_tokens = 2});
+    REQUIRE(admission == kvstem::Admission::granted);
+    lease.wrote(prompt);
+    REQUIRE(lease.slide() > 0);
+    CHECK_THAT(fmt::format("{}", lease), ContainsSubstring(" pages - - - - ... "));
+}
+
+TEST_CASE("a cache prints its tree, one that is shared the same", "[fmt]") {
+    SmallCache small;
+    const auto acquired = small.acquire();
+    const std::string picture = fmt::format("{}", small.cache);
+    CHECK(picture + "\n" == kvstem::to_text(small.cache));
+    CHECK_THAT(picture, EndsWith("[0, 8) tokens 1 2 3 4 5 6 7 8, pages 0 1, pinned"));
+
+    kvstem::SharedRadixCache<> shared({.page_tokens = 4}, kvstem::PagePool(16));
+    const auto also = shared.acquire(small.prompt);
+    CHECK(fmt::format("{}", also.lease) ==
+          "adopted=0 written=0 published=0 capacity=12 pages 0 1 2");
+    CHECK_THAT(fmt::format("{}", shared), EndsWith("page size 4\ndefault namespace"));
+}
+
+TEST_CASE("hits, pools, ghosts and batchers print", "[fmt]") {
+    CHECK(fmt::format("{}",
+                      kvstem::SnapshotHit<PositionsOnly, std::vector<float>>{
+                          {}, 12, std::vector<float>{1}, true}) == "12 tokens with logits, moved");
+    kvstem::PagePool pool(5);
+    REQUIRE(pool.acquire());
+    CHECK(fmt::format("{}", pool) == "4 of 5 pages free");
+    CHECK(fmt::format("{}", kvstem::GhostRates{0.25, 0.5, 0.75, 1, 9, 8}) ==
+          "half=0.2500 same=0.5000 twice=0.7500 four_times=1.0000 pages=9 sampled_pages=8");
+    CHECK(fmt::format("{}", kvstem::reference::BatcherStats{1, 2, 3, 4, 5}) ==
+          "steps=1 tokens_computed=2 preemptions=3 peak_running=4 peak_pages=5");
 }
