@@ -17,12 +17,12 @@ namespace kvstem::inline KVSTEM_ABI {
 
 // Members that every engine has:
 //
-// | member                    | meaning                                                              |
-// | ------------------------- | -------------------------------------------------------------------- |
-// | `vocab_size() const`      | tokens are 0 … vocab_size − 1, and logits have that many values      |
-// | `max_context() const`     | positions 0 … max_context − 1 exist                                  |
-// | `forward(tokens, start)`  | computes the tokens at the positions from `start` on, keeps their KV |
-// |                           | rows, and returns the logits after the last of them                  |
+// | member                   | meaning                                                           |
+// | ------------------------ | ----------------------------------------------------------------- |
+// | `vocab_size() const`     | tokens are 0 … vocab_size − 1, and logits have that many values   |
+// | `max_context() const`    | positions 0 … max_context − 1 exist                               |
+// | `forward(tokens, start)` | computes the tokens at the positions from `start` on, keeps their |
+// |                          | KV rows, and returns the logits after the last of them            |
 //
 // `tokens` is a `std::span<const Token>` and never empty. The logits are anything that converts to
 // `std::span<const float>`; they are copied at once. At `start` 0 a new sequence begins, whatever
@@ -108,10 +108,10 @@ concept has_write_rows =
 ///
 /// | member                       | meaning                                                       |
 /// | ---------------------------- | ------------------------------------------------------------- |
-/// | `read_rows(begin, end, out)` | copies the rows of [begin, end) to `out` and returns how many  |
-/// |                              | bytes they take; writes nothing if that is not `out.size()`    |
-/// | `write_rows(begin, end, in)` | the rows of [begin, end) are these; as with `forward`, what    |
-/// |                              | the engine holds from `begin` on is over                       |
+/// | `read_rows(begin, end, out)` | copies the rows of [begin, end) to `out` and returns how many |
+/// |                              | bytes they take; writes nothing if that is not `out.size()`   |
+/// | `write_rows(begin, end, in)` | the rows of [begin, end) are these; as with `forward`, what   |
+/// |                              | the engine holds from `begin` on is over                      |
 template <class Engine>
 concept row_engine = has_vocab_size<Engine> && has_max_context<Engine> && has_forward<Engine> &&
                      has_row_bytes<Engine> && has_read_rows<Engine> && has_write_rows<Engine>;
@@ -145,12 +145,12 @@ concept has_cut = requires(Engine& engine, std::size_t n) {
 /// An engine whose KV cannot be looked into, as behind llama_state_seq_get_data and
 /// llama_memory_seq_rm.
 ///
-/// | member              | meaning                                                                 |
-/// | ------------------- | ----------------------------------------------------------------------- |
-/// | `save_state()`      | the state of the sequence after all tokens so far, as a value           |
-/// | `load_state(state)` | that sequence goes on; takes a `const` state, which stays as it is      |
-/// | `cut(n)`            | forgets the positions from n on; or returns false, if the state cannot  |
-/// |                     | be cut there (a window that has slid, a recurrent layer)                |
+/// | member              | meaning                                                                |
+/// | ------------------- | ---------------------------------------------------------------------- |
+/// | `save_state()`      | the state of the sequence after all tokens so far, as a value          |
+/// | `load_state(state)` | that sequence goes on; takes a `const` state, which stays as it is     |
+/// | `cut(n)`            | forgets the positions from n on; or returns false, if the state cannot |
+/// |                     | be cut there (a window that has slid, a recurrent layer)               |
 ///
 /// `forward` is called with `start` = 0, or with exactly the positions the engine holds.
 template <class Engine>
@@ -216,6 +216,7 @@ concept cacheable_engine = has_vocab_size<Engine> && has_max_context<Engine> &&
                            row_engine<detail::EngineIfMeantAs<Engine, EngineForm::row>> &&
                            state_engine<detail::EngineIfMeantAs<Engine, EngineForm::state>>;
 
+/// The form that is used: of several that an engine has, paged before row before state.
 template <cacheable_engine Engine>
 inline constexpr EngineForm engine_form = detail::intended_form<Engine>();
 

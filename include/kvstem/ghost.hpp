@@ -29,6 +29,7 @@ struct GhostRates {
     std::uint64_t sampled_pages = 0;  ///< of them, those in the sample
 };
 
+/// The real cache's size, and how closely it is to be watched.
 struct GhostOptions {
     std::size_t capacity_pages = 0;  ///< of the real cache
     std::size_t page_tokens = 16;

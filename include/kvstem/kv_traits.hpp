@@ -18,13 +18,14 @@ namespace kvstem::inline KVSTEM_ABI {
 ///         static std::size_t bytes(const engine::State& kv) noexcept { return kv.blob.size(); }
 ///     };
 ///
-/// | operation           | meaning                                                      | needed      |
-/// | ------------------- | ------------------------------------------------------------ | ----------- |
-/// | `length(kv)`        | positions held, in tokens; noexcept                          | always      |
-/// | `bytes(kv)`         | memory the KV occupies, for the byte capacity; noexcept      | always      |
-/// | `prefix(kv, n)`     | a copy of the first n positions                              | to be cut   |
-/// | `truncate(kv, n)`   | drops all positions from n on; with a copy constructor       | instead     |
-/// | `longest_cut(kv, n)`| the greatest length ≤ n it can be cut to, 0 if none; noexcept| if limited  |
+/// | operation            | meaning                                                 | needed     |
+/// | -------------------- | ------------------------------------------------------- | ---------- |
+/// | `length(kv)`         | positions held, in tokens; noexcept                     | always     |
+/// | `bytes(kv)`          | memory the KV occupies, for the byte capacity; noexcept | always     |
+/// | `prefix(kv, n)`      | a copy of the first n positions                         | to be cut  |
+/// | `truncate(kv, n)`    | drops all positions from n on; with a copy constructor  | instead    |
+/// | `longest_cut(kv, n)` | the greatest length ≤ n it can be cut to, 0 if none;    | if limited |
+/// |                      | noexcept                                                |            |
 ///
 /// A type with `prefix`, or with `truncate` and a copy constructor, can be cut. Where both are
 /// there, `prefix` is used: it copies n positions instead of all. A type with neither is matched

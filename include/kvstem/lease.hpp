@@ -103,15 +103,15 @@ struct LeaseState {
 /// tokens → (`grow_to`, compute, `wrote`) … → `publish` → drop. Rows may only be written at
 /// positions from `written()` on: everything before may be shared with other requests.
 ///
-/// Invalidation: the block table's content changes with `grow_to`, `cut_back`, `switch_to_tree`,
-/// `slide` and `anchor` only, and with `grow_to`, `slide` and `anchor` it may move.
-/// Exceptions: StaleHandle for
-/// any use (but `empty`, moving and destruction) of a lease that was released or moved from, or
-/// whose cache is gone; std::bad_alloc and what a copy hook throws pass through with nothing
-/// changed. Threads: as the cache's.
-///
 /// A copy hook is any callable `copy(PageId from, PageId to, std::size_t rows)` that copies the
 /// first `rows` rows of a page group, in every layer.
+///
+/// Invalidation: the block table's content changes with `grow_to`, `cut_back`, `switch_to_tree`,
+/// `slide` and `anchor` only, and with `grow_to`, `slide` and `anchor` it may move.
+/// Exceptions: StaleHandle for any use (but `empty`, moving and destruction) of a lease that was
+/// released or moved from, or whose cache is gone; std::bad_alloc and what a copy hook throws pass
+/// through with nothing changed.
+/// Threads: as the cache's.
 template <class Cache, class T>
 class Lease {
   public:

@@ -23,6 +23,7 @@
 
 namespace kvstem::inline KVSTEM_ABI {
 
+/// For a limit that is not wanted.
 inline constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
 
 /// How much a PrefixCache may hold. 0 in either stores nothing.
@@ -49,6 +50,7 @@ struct SnapshotHit {
     bool moved = false;
 };
 
+/// What `store` did. All of these are normal; none of them throws.
 enum class StoreOutcome {
     stored,    ///< a new entry
     replaced,  ///< the tokens were there already: their entry has the new KV and logits
@@ -77,8 +79,7 @@ struct PrefixCacheStats {
 /// Keeps the KV of whole sequences and hands out copies, cut to the part a new prompt shares.
 ///
 /// Choose it when an engine has one contiguous KV per sequence, or a state that cannot be cut at
-/// all.
-/// Choose RadixCache when the engine's attention reads pages through a block table: there many
+/// all. Choose RadixCache when the engine's attention reads pages through a block table: there many
 /// requests share one copy of a prefix, here each holds its own.
 ///
 /// What a lookup returns, with query q, stored sequence s, and c = their common prefix:
@@ -96,11 +97,12 @@ struct PrefixCacheStats {
 /// the entry whose last use is the oldest is evicted first.
 ///
 /// Complexity: with n tokens compared and d nodes passed, a lookup is O(n + d) plus the copy of the
-/// KV, whatever the number of entries; `store` O(tokens + d); an eviction O(d). Nodes are the places
-/// where stored sequences end or part, and where one that went on was stored before. Where `take`
-/// leaves a branch without its newest entry it also passes the branches beside it that were used
-/// since. For a type whose `longest_cut` refuses a cut, a lookup also looks at the entries below the
-/// branching, once each.
+/// KV, whatever the number of entries; `store` O(tokens + d); an eviction O(d). Nodes are the
+/// places where stored sequences end or part, and where one that went on was stored before. Where
+/// `take` leaves a branch without its newest entry it also passes the branches beside it that were
+/// used since. For a type whose `longest_cut` refuses a cut, a lookup also looks at the entries
+/// below the branching, once each.
+/// Invalidation: hits are values of the caller's; nothing the cache does later touches them.
 /// Exceptions: what the KV type, the logits and the allocator throw passes through, and then
 /// nothing has changed. InvalidArgument for a snapshot whose length is not that of its tokens.
 /// Threads: none of its calls may run beside a modifying one; const calls may run side by side.

@@ -36,6 +36,7 @@ struct GenerateParams {
     Namespace key_namespace{};         ///< what besides tokens must agree; read during the call
 };
 
+/// Why an answer ended. In a call to which several apply, the first of this order.
 enum class FinishReason {
     empty_prompt,  ///< there was nothing to continue
     stop_token,    ///< the last token is one of the stop tokens
@@ -45,6 +46,7 @@ enum class FinishReason {
     out_of_pages   ///< a paged engine: no page is free or evictable for the last token's row
 };
 
+/// An answer, and what it took.
 struct GenerateResult {
     /// The answer, without the prompt. A stop token is the last of them.
     std::vector<Token> tokens{};
@@ -90,12 +92,14 @@ struct PagedEngineOptions {
     }
 };
 
+/// How much of the rows of an engine is kept, in copies outside it.
 struct RowEngineOptions {
     std::size_t block_tokens = 16;          ///< P: positions that are kept and evicted together
     std::size_t max_blocks = unlimited;     ///< in host memory
     std::size_t max_bytes = 256ull << 20u;  ///< of the rows in them
 };
 
+/// How many saved states of an engine are kept; the limit that is reached first counts.
 struct StateEngineOptions {
     std::size_t max_snapshots = 64;         ///< each call stores up to two
     std::size_t max_bytes = 256ull << 20u;  ///< of states, logits and tokens
@@ -121,19 +125,21 @@ concept token_sampler =
 ///
 /// What the engine offers decides how (engine_concepts.hpp has the lists):
 ///
-/// | form  | kept                    | reused                        | copied                       |
-/// | ----- | ----------------------- | ----------------------------- | ---------------------------- |
-/// | paged | page groups             | whole pages; with `copy_rows` | nothing; with `copy_rows` up |
-/// |       |                         | to the token                  | to P − 1 rows                |
-/// | row   | blocks of P rows        | to the token                  | each row in, each block out  |
-/// | state | prompt and answer of a  | what the engine can cut to;   | states, when saved and loaded |
-/// |       | call, whole             | a whole prompt with its logits |                              |
+/// | form  | kept             | reused                         | copied                        |
+/// | ----- | ---------------- | ------------------------------ | ----------------------------- |
+/// | paged | page groups      | whole pages; with `copy_rows`  | nothing; with `copy_rows` up  |
+/// |       |                  | to the token                   | to P − 1 rows                 |
+/// | row   | blocks of P rows | to the token                   | each row in, each block out   |
+/// | state | each prompt and  | what the engine can cut to;    | states, when saved and loaded |
+/// |       | answer, whole    | a whole prompt with its logits |                               |
 ///
 /// The steps of a call, and what is in the cache if the engine, the callback or the sampler throws
 /// there:
 ///
-///     find and load the prefix │ compute the prompt's rest │ sample │ store the prompt │ decode │ store the answer
-///     ──────────── what was there before; blocks may have been evicted ───────────────►│◄─── and the prompt ────
+///     find and load │ compute the │ sample │ store the │ decode │ store the
+///     the prefix    │ rest        │        │ prompt    │        │ answer
+///     ── what was there before; blocks ────────────────►│◄─ the prompt too ─►
+///        may have been evicted
 ///
 /// A prompt is stored in whole blocks (whole, as a state) and only when a token could be drawn from
 /// its logits; an answer up to the last sampled token, which has no row. Whatever throws passes

@@ -37,9 +37,8 @@ struct NodeHandle {
 /// How far a sequence could be followed.
 struct TreeMatch {
     NodeId node = no_node;  ///< the deepest node of which anything matched; the root if nothing
-    std::uint32_t node_pages =
-        0;                    ///< matched pages of that node (all of them unless it ends inside)
-    std::uint64_t pages = 0;  ///< matched pages from the root
+    std::uint32_t node_pages = 0;  ///< matched pages of that node: all, unless it ends inside
+    std::uint64_t pages = 0;       ///< matched pages from the root
 };
 
 /// A radix tree over token sequences: which prefixes are known, and what stands at each page of
@@ -60,11 +59,9 @@ struct TreeMatch {
 /// Invariants (checked by `audit`):
 ///
 ///   - every node but a root has at least one page, a parent, and siblings that differ from it
-///     within
-///     their first page, so a sequence has one path;
+///     within their first page, so a sequence has one path;
 ///   - the nodes that are slices of one run are a chain of ancestors, and together they are the
-///     live
-///     prefix of that run;
+///     live prefix of that run;
 ///   - siblings stand in the order the owner gave them, a new one first; the first child is the one
 ///     that `find` tries before it hashes anything.
 ///

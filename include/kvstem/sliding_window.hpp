@@ -22,9 +22,8 @@ namespace kvstem::inline KVSTEM_ABI {
 struct SlidingWindow {
     std::size_t window_tokens = 0;    ///< W, the position itself included; at least 1
     std::size_t retained_tokens = 0;  ///< kept beyond the window, e.g. for drafts that are cut back
-    std::size_t interval_tokens =
-        1;  ///< pages are given up when this many positions can be; at least 1
-    std::size_t ahead_tokens = 1;  ///< the most positions one step computes; at least 1
+    std::size_t interval_tokens = 1;  ///< positions that are given up at a time; at least 1
+    std::size_t ahead_tokens = 1;     ///< the most positions one step computes; at least 1
 
     /// W1: pages that a request holds at most beside those of its prompt, however long its answer.
     /// They are taken at admission.

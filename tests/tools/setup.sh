@@ -34,7 +34,9 @@ have_package() {
     g++) have "$(compiler)" ;;
     catch2) have_header catch2/catch_test_macros.hpp catch2/catch.hpp ;;
     libfmt-dev) have_header fmt/core.h ;;
+    graphviz) have dot ;;
     libclang-rt-*) dpkg -s "$1" >/dev/null 2>&1 ;;
+    llvm-*) have "llvm-cov-${1#llvm-}" ;;
     *) have "$1" ;;
     esac
 }

@@ -72,8 +72,8 @@ class KeyFifo {
     }
 
     std::vector<std::uint64_t> ring_;
-    std::vector<bool> gone_;            // taken: its place in the ring is dead until it comes round
-    std::vector<std::uint64_t> table_;  // one more than the place in the ring; 0 is empty
+    std::vector<bool> gone_;          // taken: its place in the ring is dead until it comes round
+    std::vector<std::size_t> table_;  // one more than the place in the ring; 0 is empty
     std::size_t next_ = 0;
     std::size_t used_ = 0;
 };

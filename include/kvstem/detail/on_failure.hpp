@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Undoing a half-done change: the one place where the library catches.
+// What is done about exceptions that pass through: the change is undone, or the message added to.
 #pragma once
 
 #include "../config.hpp"
@@ -20,6 +20,22 @@ void on_failure(Action&& action, Undo&& undo) {
 #else
     action();
     (void)undo;
+#endif
+}
+
+/// Runs `action`; if it throws an `E`, runs `handle` on that. Without exceptions there is nothing
+/// to handle either.
+template <class E, class Action, class Handle>
+void on_error(Action&& action, Handle&& handle) {
+#if defined(__cpp_exceptions)
+    try {
+        action();
+    } catch (const E& error) {
+        handle(error);
+    }
+#else
+    action();
+    (void)handle;
 #endif
 }
 

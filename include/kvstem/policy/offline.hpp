@@ -58,6 +58,7 @@ class KnownFuture {
 /// and granted; a future that outlives the policy. Complexity: O(log n) amortised a page evicted.
 class OfflineOptimum {
   public:
+    /// What the heap of leaves is ordered by.
     struct NodeData {
         std::uint32_t next_use = KnownFuture::never;  // of the last page; set while in the heap
         HeapLinks heap;

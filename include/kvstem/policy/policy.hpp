@@ -108,7 +108,7 @@ struct RequestDataOf<Policy> {
 /// |                               | if it has changed nothing                                    |
 /// | `reserve(pages)`              | so many pages are about to be published; may throw           |
 /// | `inserted(nodes, node)`       | they were: a new node, pinned already                        |
-/// | `split_pinned(nodes, upper, lower)` | as `split`, for pinned nodes                           |
+/// | `split_pinned(nodes, …)`      | as `split`, for pinned nodes                                 |
 /// | `joined(nodes, upper, lower)` | a split is about to be undone, in place of `removed(upper)`  |
 /// | `became_leaf(nodes, node)`    | an unpinned node lost its last child                         |
 /// | `run(nodes, leaf)`            | how many pages may go from the tail of that victim before    |
@@ -116,7 +116,8 @@ struct RequestDataOf<Policy> {
 /// | `trimming(nodes, leaf, gone)` | the last `gone` pages of an unpinned leaf are about to go    |
 /// | `victim_after(nodes, node)`   | a guess who follows that victim; its memory is asked for     |
 /// |                               | early                                                        |
-/// | `audit(nodes, report, n)`     | checks its order over the n unpinned nodes; const, may allocate  |
+/// | `audit(nodes, report, n)`     | checks its order over the n unpinned nodes; const, may       |
+/// |                               | allocate                                                     |
 /// | `detached(nodes, node)`       | a pinned node left the tree by `clear` or `drop`: nothing    |
 /// |                               | but `split_pinned` is told of it any more                    |
 ///

@@ -43,6 +43,7 @@ class PriorityThenRecency {
   public:
     static constexpr std::uint8_t default_priority = 35;
 
+    /// What the node's last page is ordered by: of a node, that one goes first.
     struct NodeData {
         std::uint64_t touched = 0;
         std::uint64_t until = Retention::for_ever;  // of the last page, as the two below

@@ -24,6 +24,7 @@ namespace kvstem::inline KVSTEM_ABI {
 /// never allocates.
 class SegmentedLru {
   public:
+    /// A node may be protected in part: adopting protects pages from the front.
     struct NodeData {
         std::uint64_t touched = 0;
         std::uint32_t depth = 0;         // of the last page

@@ -37,6 +37,7 @@ enum class Sharing {
 /// What is done about a page of which only the first rows agree (M8).
 enum class PartialPages { compute, copy };
 
+/// How the steps of a batcher are cut, and what its jobs share.
 struct BatcherOptions {
     std::size_t prefill_chunk_tokens = 64;  ///< of each prompt per step; at least 1
     std::size_t max_running = 64;           ///< jobs at a time; at least 1

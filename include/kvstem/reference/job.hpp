@@ -50,6 +50,7 @@ enum class JobStatus {
     failed       ///< its logits were not numbers that a token can be drawn from
 };
 
+/// Whether the job is over; then its status stays.
 [[nodiscard]] constexpr bool is_final(JobStatus status) noexcept {
     return status != JobStatus::queued && status != JobStatus::running;
 }

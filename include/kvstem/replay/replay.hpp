@@ -25,6 +25,7 @@ enum class WorkingPages {
     separate   ///< they do not: when it ends, its own new blocks may be the first to go
 };
 
+/// The cache that a trace is run through.
 struct ReplayOptions {
     std::size_t capacity_blocks = 0;
     WorkingPages working_pages = WorkingPages::in_cache;
@@ -60,6 +61,7 @@ struct ReplayCounts {
     }
 };
 
+/// A cache that starts empty hits less; the second half shows what it settles at.
 struct ReplayResult {
     ReplayCounts whole;
     /// Of the requests from number ⌊n / 2⌋ on, with the cache that the first half left behind.

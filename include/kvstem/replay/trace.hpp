@@ -15,6 +15,7 @@
 
 #include "../config.hpp"
 #include "../detail/hash.hpp"
+#include "../detail/on_failure.hpp"
 #include "../errors.hpp"
 #include "../token.hpp"
 #include "json_line.hpp"
@@ -55,6 +56,7 @@ struct Trace {
 /// What happens at a line that is not what it should be.
 enum class BadLines { refuse, skip };
 
+/// What a line of a trace does not say of itself.
 struct TraceOptions {
     std::size_t hash_block_tokens = 512;  ///< tokens that one of "hash_ids" stands for
     std::size_t plain_block_tokens = 1;   ///< tokens per block where a line has "tokens"
@@ -112,7 +114,8 @@ class BlockNumbers {
 /// Other members are ignored, but "tag" (RequestHints). Without "input_length" all blocks are
 /// whole. Blank lines are passed over. Throws BadFormat with the line's number for a line that is
 /// not such an object, or that has the other form than the lines before it; with BadLines::skip
-/// such lines are left out and noted.
+/// such lines are left out and noted (where there are no exceptions, the first of them ends the
+/// program all the same).
 class TraceReader {
   public:
     explicit TraceReader(TraceOptions options = {}) : options_(options) {
@@ -129,11 +132,9 @@ class TraceReader {
                 add(line, number);
                 continue;
             }
-            try {
-                add(line, number);
-            } catch (const BadFormat&) {
-                trace_.skipped_lines.push_back(number);
-            }
+            detail::on_error<BadFormat>(
+                [&] { add(line, number); },
+                [&](const BadFormat&) { trace_.skipped_lines.push_back(number); });
         }
         if (in.bad()) detail::fail<BadFormat>("%s", "the trace could not be read to its end");
         trace_.distinct_blocks = numbers_.size();
@@ -153,11 +154,11 @@ class TraceReader {
     };
 
     void add(std::string_view text, std::size_t number) {
-        try {
-            add(parse(text));
-        } catch (const BadFormat& error) {
-            detail::fail<BadFormat>("line %zu: %s", number, error.what());
-        }
+        detail::on_error<BadFormat>([&] { add(parse(text)); },
+                                    [&](const BadFormat& error) {
+                                        detail::fail<BadFormat>("line %zu: %s", number,
+                                                                error.what());
+                                    });
     }
 
     Line parse(std::string_view text) {
