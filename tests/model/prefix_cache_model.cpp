@@ -7,16 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <random>
-#include <sstream>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "catch.hpp"
 #include "kvstem/prefix_cache.hpp"
 #include "support/archetypes.hpp"
+#include "support/choices.hpp"
 #include "support/counting_kv.hpp"
+#include "support/fuzz_test.hpp"
 #include "support/naive_prefix_cache.hpp"
 #include "support/test_scale.hpp"
 
@@ -26,34 +24,33 @@ using namespace kvstem_test;
 
 namespace {
 
-/// One seeded run: a cache and its model, the same operations on both.
+/// One run: a cache and its model, the same operations on both.
 template <class Kv>
 class Run {
   public:
-    explicit Run(unsigned seed)
-        : random_(seed),
+    explicit Run(Choices& choices)
+        : choices_(choices),
           alphabet_(1 + below(3)),
           longest_(4 + below(14)),
           names_(1 + below(4)),
           capacity_(random_capacity()),
           cache_(capacity_),
-          model_{capacity_, {}, 0, {}} {}
+          model_{{}, capacity_} {}
 
-    /// What differed first, with the operations that led there; empty if nothing did.
-    std::string play(int steps) {
-        trace_ << "max_entries " << capacity_.max_entries << ", max_bytes " << capacity_.max_bytes
-               << '\n';
-        for (int i = 0; i < steps; ++i) {
+    /// What differed first; null if nothing did.
+    const char* play() {
+        choices_.log << "max_entries " << capacity_.max_entries << ", max_bytes "
+                     << capacity_.max_bytes << '\n';
+        while (choices_.left()) {
             const char* fault = step();
             if (fault == nullptr) fault = compare();
-            if (fault != nullptr) return fault + ("; the operations were:\n" + trace_.str());
+            if (fault != nullptr) return fault;
         }
-        const char* fault = drain();
-        return fault == nullptr ? "" : fault + ("; the operations were:\n" + trace_.str());
+        return drain();
     }
 
   private:
-    std::size_t below(std::size_t n) { return random_() % n; }
+    std::size_t below(std::size_t n) { return choices_.below(n); }
 
     kvstem::SnapshotCapacity random_capacity() {
         kvstem::SnapshotCapacity capacity{.max_entries = below(12)};
@@ -83,21 +80,21 @@ class Run {
     }
 
     void log(const char* operation, const Tokens& tokens, std::size_t name) {
-        trace_ << operation;
-        for (const auto token : tokens) trace_ << ' ' << token;
-        if (name != 0) trace_ << "  in namespace " << name;
-        trace_ << '\n';
+        choices_.log << operation;
+        for (const auto token : tokens) choices_.log << ' ' << token;
+        if (name != 0) choices_.log << "  in namespace " << name;
+        choices_.log << '\n';
     }
 
     const char* step() {
         const std::size_t name = below(names_);
         switch (below(16)) {
             case 0:
-                trace_ << "evict\n";
+                choices_.log << "evict\n";
                 return cache_.evict() == model_.evict() ? nullptr : "evict: another answer";
             case 1:
                 if (below(6) != 0) return nullptr;
-                trace_ << "clear\n";
+                choices_.log << "clear\n";
                 cache_.clear();
                 model_.entries.clear();
                 return nullptr;
@@ -174,7 +171,7 @@ class Run {
         if (cache_.size() != model_.entries.size()) return "another number of entries";
         const kvstem::PrefixCacheStats a = cache_.stats();
         const kvstem::PrefixCacheStats& b = model_.stats;
-        if (a.bytes != model_.held()) return "another number of bytes";
+        if (a.bytes != model_.bytes()) return "another number of bytes";
         if (a.hits != b.hits || a.misses != b.misses || a.taken != b.taken) return "other hits";
         if (a.queried_tokens != b.queried_tokens || a.hit_tokens != b.hit_tokens ||
             a.missed_tokens != b.missed_tokens) {
@@ -193,14 +190,14 @@ class Run {
     /// Evicts all there is: the order of use was the same.
     const char* drain() {
         while (model_.evict()) {
-            trace_ << "evict\n";
+            choices_.log << "evict\n";
             if (!cache_.evict()) return "evict: nothing left";
             if (const char* fault = compare()) return fault;
         }
         return cache_.stats().namespaces == 0 ? nullptr : "an empty namespace is left";
     }
 
-    std::mt19937 random_;
+    Choices& choices_;
     std::size_t alphabet_;
     std::size_t longest_;
     std::size_t names_;
@@ -208,28 +205,22 @@ class Run {
     kvstem::PrefixCache<Kv> cache_;
     NaivePrefixCache<Kv> model_;
     std::size_t stores_ = 0;
-    std::ostringstream trace_;
 };
 
 template <class Kv>
-void compare_with_model() {
-    const unsigned seeds = 260 * test_scale();
-    for (unsigned block = 0; block < seeds; block += 20) {
-        DYNAMIC_SECTION("seeds from " << block) {
-            for (unsigned seed = block; seed < block + 20; ++seed) {
-                const std::string fault = Run<Kv>(seed).play(80);
-                INFO("seed " << seed << ": " << fault);
-                CHECK(fault.empty());
-            }
-        }
-    }
+const char* run(Choices& choices) {
+    return Run<Kv>(choices).play();
+}
+
+const char* play(Choices& choices) {
+    const std::array<Body, 8> kinds{run<CountingKv>,     run<PrefixKv>,       run<WholeKv>,
+                                    run<MoveOnlyKv>,     run<PrefixOnlyKv>,   run<WindowKv<4>>,
+                                    run<WindowKv<3, 7>>, run<CheckpointKv<3>>};
+    return kinds[choices.below(kinds.size())](choices);
 }
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("PrefixCache does what a scanned list does, for every kind of KV",
-                   "[S1][S2][S3][S4][S5][S6][S7][S8][S9][M2][M7][C1][R2]", CountingKv, PrefixKv,
-                   WholeKv, MoveOnlyKv, PrefixOnlyKv, (WindowKv<4>), (WindowKv<3, 7>),
-                   CheckpointKv<3>) {
-    compare_with_model<TestType>();
-}
+KVSTEM_FUZZ_TEST(prefix_cache, play, 2080 * test_scale(), 1600,
+                 "PrefixCache does what a scanned list does, for every kind of KV",
+                 "[S1][S2][S3][S4][S5][S6][S7][S8][S9][M2][M7][C1][R2]")

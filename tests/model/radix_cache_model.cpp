@@ -6,14 +6,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <random>
-#include <sstream>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "catch.hpp"
 #include "kvstem/radix_cache.hpp"
+#include "support/choices.hpp"
+#include "support/fuzz_test.hpp"
 #include "support/naive_radix_cache.hpp"
 #include "support/radix_picture.hpp"
 #include "support/test_scale.hpp"
@@ -23,36 +21,35 @@ using namespace kvstem_test;
 
 namespace {
 
-/// One seeded run: a cache and its model, the same operations on both. The rows of the KV memory
-/// are the tokens, so that a wrong page shows wherever it is read.
+/// One run: a cache and its model, the same operations on both. The rows of the KV memory are the
+/// tokens, so that a wrong page shows wherever it is read.
 class Run {
   public:
-    Run(unsigned seed, std::size_t page_tokens)
-        : random_(seed),
-          page_tokens_(page_tokens),
+    explicit Run(Choices& choices)
+        : choices_(choices),
+          page_tokens_(std::size_t{1} << std::array{0u, 1u, 2u, 4u}[below(4)]),
           capacity_(4 + below(28)),
           alphabet_(1 + below(3)),
-          longest_(page_tokens * (2 + below(5))),
-          cache_({.page_tokens = page_tokens}, PagePool(capacity_)),
-          model_{page_tokens, capacity_, {0, 1, 2}, 3},
-          rows_(capacity_, page_tokens) {}
+          longest_(page_tokens_ * (2 + below(5))),
+          cache_({.page_tokens = page_tokens_}, PagePool(capacity_)),
+          model_{{page_tokens_}, capacity_, {0, 1, 2}, 3},
+          rows_(capacity_, page_tokens_) {}
 
-    /// What differed first, with the operations that led there; empty if nothing did.
-    std::string play(int steps) {
-        trace_ << capacity_ << " pages of " << page_tokens_ << '\n';
-        for (int i = 0; i < steps; ++i) {
+    /// What differed first; null if nothing did.
+    const char* play() {
+        choices_.log << capacity_ << " pages of " << page_tokens_ << '\n';
+        while (choices_.left()) {
             const char* fault = step();
             if (fault == nullptr) fault = compare();
-            if (fault != nullptr) return fault + ("; the operations were:\n" + trace_.str());
+            if (fault != nullptr) return fault;
         }
-        const char* fault = drain();
-        return fault == nullptr ? "" : fault + ("; the operations were:\n" + trace_.str());
+        return drain();
     }
 
   private:
     using Cache = kvstem::RadixCache<>;
 
-    std::size_t below(std::size_t n) { return random_() % n; }
+    std::size_t below(std::size_t n) { return choices_.below(n); }
 
     static Namespace name_of(std::size_t name) {
         const std::array<Namespace, 3> names{Namespace{}, {.adapter = "X"}, {.salt = "X"}};
@@ -80,11 +77,11 @@ class Run {
         return (tokens + page_tokens_ - 1) / page_tokens_;
     }
     std::ostream& log(const char* what, std::size_t lease) {
-        return trace_ << what << " (lease " << lease << ") ";
+        return choices_.log << what << " (lease " << lease << ") ";
     }
     void log(const Tokens& tokens) {
-        for (const kvstem::Token token : tokens) trace_ << token << ' ';
-        trace_ << '\n';
+        for (const kvstem::Token token : tokens) choices_.log << token << ' ';
+        choices_.log << '\n';
     }
 
     const char* step() {
@@ -121,7 +118,8 @@ class Run {
         const std::size_t name = random_name();
         const Tokens prompt = random_tokens();
         const bool copies = below(2) == 0;
-        trace_ << "acquire" << (copies ? " with copies " : " ") << text_of(name_of(name)) << ": ";
+        choices_.log << "acquire" << (copies ? " with copies " : " ") << text_of(name_of(name))
+                     << ": ";
         log(prompt);
         const std::size_t tree = model_.tree_of[name];
         const std::size_t cached = model_.whole_pages_cached(tree, prompt);
@@ -290,20 +288,20 @@ class Run {
     }
 
     const char* evict(std::size_t n) {
-        trace_ << "evict " << n << '\n';
+        choices_.log << "evict " << n << '\n';
         std::size_t evicted = 0;
         while (evicted < n && model_.evict()) ++evicted;
         return cache_.evict(n) == evicted ? nullptr : "evicted another number";
     }
 
     const char* clear() {
-        trace_ << "clear\n";
+        choices_.log << "clear\n";
         for (std::size_t name = 0; name < 3; ++name) model_.drop(name);
         cache_.clear();
         return nullptr;
     }
     const char* drop(std::size_t name) {
-        trace_ << "drop " << text_of(name_of(name)) << '\n';
+        choices_.log << "drop " << text_of(name_of(name)) << '\n';
         const std::size_t tree = model_.tree_of[name];
         std::size_t cached = 0;
         for (const auto& [key, page] : model_.pages) cached += key.first == tree ? 1 : 0;
@@ -379,7 +377,7 @@ class Run {
         return stats.nodes == 0 && stats.namespaces == 0 ? nullptr : "an empty tree has nodes";
     }
 
-    std::mt19937 random_;
+    Choices& choices_;
     std::size_t page_tokens_;
     std::size_t capacity_;
     std::size_t alphabet_;
@@ -393,20 +391,16 @@ class Run {
     std::uint64_t misses_ = 0;
     std::uint64_t queried_ = 0;
     std::uint64_t hit_ = 0;
-    std::ostringstream trace_;
 };
+
+const char* play(Choices& choices) {
+    return Run(choices).play();
+}
 
 }  // namespace
 
-TEST_CASE("RadixCache does what a map from prefixes to pages does",
-          "[M1][M2][M3][M4][M5][M6][M7][M8][P1][P2][P3][P5][P6][G1][G3][E1][E2][E4][E5][L1][L2][L3]"
-          "[L4][L5][C1][R2][C05]") {
-    const std::size_t page_tokens = GENERATE(1u, 2u, 4u, 16u);
-    const unsigned block = GENERATE(range(0u, 5u));
-    const unsigned seeds = (large_test_divisor == 1 ? 100 : 20) * test_scale();
-    for (unsigned seed = block * seeds; seed < (block + 1) * seeds; ++seed) {
-        const std::string fault = Run(seed, page_tokens).play(160);
-        INFO("seed " << seed << ": " << fault);
-        CHECK(fault.empty());
-    }
-}
+KVSTEM_FUZZ_TEST(
+    radix_cache, play, (large_test_divisor == 1 ? 2000 : 400) * test_scale(), 1600,
+    "RadixCache does what a map from prefixes to pages does",
+    "[M1][M2][M3][M4][M5][M6][M7][M8][P1][P2][P3][P5][P6][G1][G3][E1][E2][E4][E5][L1][L2][L3]"
+    "[L4][L5][C1][R2][C05]")

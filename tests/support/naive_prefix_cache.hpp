@@ -2,62 +2,32 @@
 // PrefixCache as a list that is scanned: the oracle of the property tests.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
-#include "counting_kv.hpp"
 #include "kvstem/prefix_cache.hpp"
+#include "support/naive_snapshots.hpp"
 
 namespace kvstem_test {
 
-/// Of a KV type it knows only `Kv::cut(length, n)`; namespaces are numbers.
 template <class Kv>
-struct NaivePrefixCache {
+struct NaivePrefixCache : NaiveSnapshots<Kv> {
+    using typename NaiveSnapshots<Kv>::Entry;
+    using NaiveSnapshots<Kv>::entries;
     using Logits = std::optional<std::vector<float>>;
-    struct Entry {
-        std::size_t name;
-        Tokens tokens;
-        std::size_t bytes;
-        Logits logits;
-        std::uint64_t used;
-    };
-    struct Match {
-        std::size_t entry = 0;
-        std::size_t tokens = 0;
-        bool whole = false;  // covers the whole stored sequence
-    };
     struct Hit {
         std::size_t tokens;
         Logits logits;
         bool moved;
     };
 
-    kvstem::SnapshotCapacity capacity;
-    std::vector<Entry> entries;
+    kvstem::SnapshotCapacity capacity{};
     std::uint64_t clock = 0;
-    kvstem::PrefixCacheStats stats;
+    kvstem::PrefixCacheStats stats{};
 
-    [[nodiscard]] Match locate(const Tokens& prompt, std::size_t name) const {
-        Match best;
-        for (std::size_t i = 0; i < entries.size(); ++i) {
-            const Entry& e = entries[i];
-            if (e.name != name) continue;
-            std::size_t n = 0;
-            while (n < prompt.size() && n < e.tokens.size() && prompt[n] == e.tokens[n]) ++n;
-            const bool whole = n == e.tokens.size();
-            if (!whole) n = Kv::cut(e.tokens.size(), n);
-            const bool wins = n != best.tokens      ? n > best.tokens
-                              : whole != best.whole ? whole
-                                                    : e.used > entries[best.entry].used;
-            if (n != 0 && wins) best = {i, n, whole};
-        }
-        return best;
-    }
     std::optional<Hit> look_up(const Tokens& prompt, std::size_t name, bool take) {
-        const Match match = locate(prompt, name);
+        const auto match = this->locate(prompt, name);
         ++(match.tokens != 0 ? stats.hits : stats.misses);
         stats.queried_tokens += prompt.size();
         stats.hit_tokens += match.tokens;
@@ -81,7 +51,8 @@ struct NaivePrefixCache {
         }
         const std::size_t replaced = std::erase_if(
             entries, [&](const Entry& e) { return e.name == name && e.tokens == tokens; });
-        while (entries.size() + 1 > capacity.max_entries || held() + bytes > capacity.max_bytes) {
+        while (entries.size() + 1 > capacity.max_entries ||
+               this->bytes() + bytes > capacity.max_bytes) {
             evict();
         }
         entries.push_back({name, tokens, bytes, logits, ++clock});
@@ -90,19 +61,12 @@ struct NaivePrefixCache {
         return replaced != 0 ? kvstem::StoreOutcome::replaced : kvstem::StoreOutcome::stored;
     }
     bool evict() {
-        if (entries.empty()) return false;
-        entries.erase(std::min_element(entries.begin(), entries.end(),
-                                       [](auto& a, auto& b) { return a.used < b.used; }));
+        if (!this->remove_oldest()) return false;
         ++stats.evictions;
         return true;
     }
     std::size_t drop(std::size_t name) {
         return std::erase_if(entries, [&](const Entry& e) { return e.name == name; });
-    }
-    [[nodiscard]] std::size_t held() const {
-        std::size_t bytes = 0;
-        for (const Entry& e : entries) bytes += e.bytes;
-        return bytes;
     }
 };
 

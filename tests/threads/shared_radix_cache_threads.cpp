@@ -185,6 +185,23 @@ TEST_CASE("a waiting request is woken by everything that brings pages within its
     CHECK(cache.stats().exhausted == refused);  // C1: a wait that was granted is no refusal
 }
 
+TEST_CASE("the largest duration waits for ever and does not overflow", "[threads][E4]") {
+    const Watchdog watchdog("a request that waits for ever");
+    Cache cache({.page_tokens = 2}, PagePool(4));
+    Lease lease = granted(cache.acquire(tokens(1, 8)));
+    std::atomic<bool> ended = false;
+    Background waiter([&] {
+        const auto acquired = cache.acquire_for(tokens(2, 8), Deadline::duration::max());
+        ended = true;
+        return acquired.admission;
+    });
+    while (cache.waiting_requests() != 1 && !ended) std::this_thread::yield();
+    CHECK_FALSE(ended);
+    lease.release();
+    CHECK(waiter.outcome() == Admission::granted);
+    check_conserved(cache);
+}
+
 TEST_CASE("clear and drop wake those who wait, to no avail while leases hold the pages",
           "[threads][L5]") {
     const Watchdog watchdog("a request behind a cleared cache");

@@ -247,6 +247,16 @@ TEST_CASE("a request that is short evicts and is served at once", "[E4]") {
     CHECK(cache.cached_pages() == 0);
 }
 
+TEST_CASE("a request that is short evicts what is missing and no more", "[E1][G4]") {
+    Cache cache({.page_tokens = 1}, PagePool(8));
+    publish_prompt(cache, counted(6));
+    const auto [admission, lease] = cache.acquire(counted(5, 100));
+    CHECK(admission == Admission::granted);
+    CHECK(cache.stats().evicted_pages == 3);
+    CHECK(cache.cached_pages() == 3);
+    CHECK(cache.free_pages() == 0);
+}
+
 TEST_CASE("a request is refused for now only when leases hold what it needs", "[E4]") {
     Cache cache = make_cache(1, 4);
     auto held = publish_prompt(cache, {1, 2, 3});

@@ -10,6 +10,7 @@
 
 #include "catch.hpp"
 #include "kvstem/radix_cache.hpp"
+#include "support/fail_allocation.hpp"
 #include "support/radix_picture.hpp"
 #include "support/token_rows.hpp"
 
@@ -122,6 +123,20 @@ TEST_CASE("a moved lease is the same lease, and the one moved from is empty", "[
     f.check_audit();
 }
 
+TEST_CASE("a hundred leases that end together leave nothing behind", "[L1]") {
+    Fixture f(2, 100);
+    for (int round = 0; round < 2; ++round) {
+        std::vector<Lease> leases;
+        for (kvstem::Token i = 0; i < 100; ++i) leases.push_back(f.computed({i, i}));
+        CHECK(f.cache.free_pages() == 0);
+        f.check_audit();
+        leases.clear();
+        CHECK(f.cache.free_pages() == 100);
+        CHECK(f.cache.stats().leases == 0);
+        f.check_audit();
+    }
+}
+
 TEST_CASE("any use of an empty lease is refused", "[L1]") {
     TokenRows rows(1, 1);
     Lease lease;
@@ -155,6 +170,27 @@ TEST_CASE("rows are declared up to the capacity and not beyond", "[L4]") {
     lease.wrote(Tokens{});
     CHECK(lease.written() == 4);
     CHECK_THROWS_AS(lease.wrote(Tokens{5}), InvalidArgument);
+}
+
+TEST_CASE("publishing rows without memory declares none of them", "[L4][R1]") {
+    std::size_t fired = 0;
+    for (std::size_t n = 1;; ++n) {
+        Fixture f(2, 16);
+        Lease lease = f.take(counted(9));
+        lease.wrote(counted(1));  // a part of a page, so that the rest goes behind it
+        const Tokens rest = counted(8, 1);
+        const auto outcome = with_failing_allocation(n, [&] { lease.publish(rest); });
+        REQUIRE(outcome.threw == outcome.fired);
+        if (!outcome.fired) break;
+        ++fired;
+        CHECK(lease.written() == 1);
+        CHECK(lease.published() == 0);
+        f.check_audit();
+        CHECK(lease.publish(rest) == 4);
+        CHECK(lease.written() == 9);
+        f.check_audit();
+    }
+    CHECK(fired > 1);
 }
 
 TEST_CASE("growing takes the pages that are missing, and no others", "[L4]") {

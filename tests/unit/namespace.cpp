@@ -158,6 +158,21 @@ TEST_CASE("the strings of a namespace are not kept", "[M7]") {
     CHECK(cache.peek(Tokens{1}, {.salt = same}).tokens == 1);
 }
 
+TEST_CASE("namespaces whose hashes are equal are told apart", "[M7][C10]") {
+    // Hashes have 32 bits: of so many names about ten pairs share one, five of them by salt alone.
+    constexpr std::uint32_t names = 200'000;
+    NamespaceTable table;
+    const auto number = [](std::uint32_t i) { return std::to_string(i); };
+    for (std::uint32_t i = 0; i < names; ++i) table.add({.salt = number(i)}, i + 1);
+    for (std::uint32_t i = 0; i < names; ++i) table.add({.adapter = number(i)}, names + i + 1);
+    std::uint32_t wrong = 0;
+    for (std::uint32_t i = 0; i < names; ++i) {
+        wrong += table.find({.salt = number(i)}) != i + 1 ? 1 : 0;
+        wrong += table.find({.adapter = number(i)}) != names + i + 1 ? 1 : 0;
+    }
+    CHECK(wrong == 0);
+}
+
 TEST_CASE("the table of namespaces agrees with a map over random additions and removals", "[M7]") {
     using Parts = std::vector<std::optional<std::string>>;
     const auto name_of = [](const Parts& parts) {

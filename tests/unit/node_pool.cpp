@@ -88,7 +88,8 @@ TEST_CASE("after a peak the segments go back, whatever ids remain in the lowest 
 TEST_CASE("the lowest ids are taken first, so that a smaller pool becomes a compact one") {
     Pool pool;
     std::vector<std::uint32_t> ids;
-    for (int i = 0; i < 4000; ++i) ids.push_back(pool.take());
+    // More segments than a word of the list of those with room has bits.
+    for (int i = 0; i < 70'000; ++i) ids.push_back(pool.take());
     for (const std::uint32_t id : ids) {
         if (id % 2 == 0) pool.give(id);
     }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <set>
 #include <string>
 #include <tuple>
@@ -55,6 +56,15 @@ static_assert(!kvstem::eviction_policy<ThrowingVictim>);
 
 // A lease keeps nothing for a policy that wants nothing kept.
 static_assert(std::is_empty_v<kvstem::request_data<kvstem::LeastRecentlyUsed>>);
+
+/// LeastRecentlyUsed, but for requests that can be made to fail.
+struct Switched : kvstem::LeastRecentlyUsed {
+    bool* refuse;
+    explicit Switched(bool& it) : refuse(&it) {}
+    void request(auto& /*nodes*/, const auto& /*info*/) const {
+        if (*refuse) throw std::bad_alloc();
+    }
+};
 
 struct Item {
     int key = 0;
@@ -216,6 +226,49 @@ TEST_CASE("a policy whose memory runs out has changed nothing", "[R1]") {
     CHECK(fail_every_allocation<kvstem::S3Fifo>() > 2);
     CHECK(fail_every_allocation<kvstem::SegmentedLru>() > 2);
     CHECK(fail_every_allocation<kvstem::LengthAware>() > 2);
+}
+
+TEST_CASE("a policy that refuses a request leaves no trace of its match or its namespace", "[R1]") {
+    bool refuse = false;
+    RadixCache<PagePool, Switched> cache({.page_tokens = 1}, PagePool(16), Switched(refuse));
+    publish_prompt(cache, counted(8));
+    const auto before = cache.stats();
+    refuse = true;
+    // The match ends inside a node, which has been cut by then.
+    CHECK_THROWS_AS((void)cache.acquire(Tokens{0, 1, 2, 9}), std::bad_alloc);
+    CHECK_THROWS_AS((void)cache.acquire(counted(3), {.salt = "new"}), std::bad_alloc);
+    const auto after = cache.stats();
+    CHECK(after.nodes == before.nodes);
+    CHECK(after.namespaces == 0);
+    CHECK(after.leases == 0);
+    CHECK(after.free_pages == before.free_pages);
+    CHECK(after.queried_tokens == before.queried_tokens);
+    CHECK(cache.audit().ok());
+    refuse = false;
+    CHECK(cache.acquire(Tokens{0, 1, 2, 9}).lease.adopted() == 3);
+}
+
+TEST_CASE("SLRU knows both halves of a protected node that was split", "[E6]") {
+    RadixCache<PagePool, kvstem::SegmentedLru> cache({.page_tokens = 1}, PagePool(24));
+    constexpr std::size_t most_protected = 16;
+    const auto adopt = [&](const Tokens& prompt) {
+        return cache.acquire(joined(prompt, {-1})).lease.adopted();
+    };
+    publish_prompt(cache, counted(8));
+    publish_prompt(cache, counted(8, 100));
+    publish_prompt(cache, counted(4, 200));
+    REQUIRE(adopt(counted(8)) == 8);
+    // Its first half is used again; the other one is now the protected node used the longest ago.
+    REQUIRE(adopt(counted(4)) == 4);
+    REQUIRE(adopt(counted(8, 100)) == 8);
+    REQUIRE(cache.policy().protected_pages() == most_protected);
+    // Four pages more are protected, and so that half no longer is.
+    REQUIRE(adopt(counted(4, 200)) == 4);
+    CHECK(cache.policy().protected_pages() == most_protected);
+    CHECK(cache.evict(4) == 4);
+    CHECK(cache.peek(counted(9)).cached_tokens == 4);
+    CHECK(cache.policy().protected_pages() == most_protected);
+    CHECK(cache.audit().ok());
 }
 
 TEST_CASE("hazard allocates nothing once its history is full") {

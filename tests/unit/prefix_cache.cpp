@@ -56,6 +56,27 @@ Tokens rows_of(const std::optional<Hit>& hit) {
 
 }  // namespace
 
+namespace {
+
+/// Can be cut at one position and nowhere else, whatever is asked for.
+struct CutAtKv : CountingRows {
+    using CountingRows::CountingRows;
+    std::size_t at = 0;
+
+    CutAtKv(std::span<const kvstem::Token> computed, std::size_t cut)
+        : CountingRows(computed), at(cut) {}
+    [[nodiscard]] std::size_t longest_cut(std::size_t /*n*/) const noexcept { return at; }
+    [[nodiscard]] CutAtKv prefix(std::size_t n) const { return {first_rows(n), at}; }
+};
+
+/// As large as can be.
+struct EnormousKv : CountingRows {
+    using CountingRows::CountingRows;
+    [[nodiscard]] static std::size_t bytes() noexcept { return kvstem::unlimited - 4; }
+};
+
+}  // namespace
+
 // --- What a lookup returns -----------------------------------------------------------------------
 
 TEST_CASE("an empty cache always misses and counts it", "[C1]") {
@@ -631,6 +652,59 @@ TEST_CASE("a cut before the branching is compared with what ends or was cut else
     const auto hit = cache.acquire(joined(counted(9), {900}));
     CHECK(rows_of(hit) == counted(8));
     CHECK(hit->logits == logits_of(counted(8)));
+}
+
+TEST_CASE("of several cuts the longest wins, not the one used last", "[S6][S1]") {
+    PrefixCache<CutAtKv> cache;
+    const auto store_cut = [&](const Tokens& tail, std::size_t cut) {
+        const Tokens all = joined(counted(6), tail);
+        cache.store(all, CutAtKv(all, cut));
+    };
+    store_cut({70, 71, 72}, 5);
+    store_cut({80, 81}, 3);
+    store_cut({70}, 3);
+    CHECK(cache.peek(joined(counted(6), {99})).tokens == 5);
+    const auto hit = cache.acquire(joined(counted(6), {99}));
+    CHECK(rows_of(hit) == counted(5));
+}
+
+TEST_CASE("a KV that names a longer cut than it was asked for is cut where it was asked", "[S2]") {
+    PrefixCache<CutAtKv> cache;
+    const Tokens all = counted(12);
+    cache.store(all, CutAtKv(all, 9));
+    CHECK(cache.peek(joined(counted(6), {99})).tokens == 6);
+    CHECK(rows_of(cache.acquire(joined(counted(6), {99}))) == counted(6));
+}
+
+TEST_CASE("of equal cuts the one used last serves, and is used again by that", "[S6][S1][S4]") {
+    PrefixCache<CheckpointKv<4>> cache;
+    store(cache, joined(counted(6), {70}));
+    store(cache, joined(counted(6), {80}));
+    CHECK(rows_of(cache.acquire(joined(counted(6), {99}))) == counted(4));
+    CHECK(cache.evict());
+    CHECK(cache.peek(joined(counted(6), {80})).has_logits);
+    CHECK_FALSE(cache.peek(joined(counted(6), {70})).has_logits);
+}
+
+TEST_CASE("a branch that lost its newest entry is not the one used last any more", "[S1][S4][S8]") {
+    Cache cache;
+    store(cache, joined(counted(6), {70, 71}));
+    store(cache, joined(counted(6), {80}));
+    store(cache, joined(counted(6), {70, 72}));
+    CHECK(cache.take(joined(counted(6), {70, 72}))->moved);
+    check_audit(cache);
+    // {80} was used last of the two that are left, so it serves, and the other is evicted.
+    CHECK(rows_of(cache.acquire(joined(counted(6), {99}))) == counted(6));
+    CHECK(cache.evict());
+    CHECK(cache.peek(joined(counted(6), {80})).has_logits);
+    check_audit(cache);
+}
+
+TEST_CASE("sizes that cannot be added up are refused and do not wrap", "[S7][R3]") {
+    PrefixCache<EnormousKv> cache({.max_bytes = 1000});
+    CHECK(cache.store(counted(3), EnormousKv(counted(3))) == StoreOutcome::too_large);
+    CHECK(cache.size() == 0);
+    CHECK(cache.stats().bytes == 0);
 }
 
 TEST_CASE("a KV with a cheap copy of its beginning is neither copied whole nor truncated", "[S2]") {

@@ -338,6 +338,8 @@ TEMPLATE_TEST_CASE("the counters add up, and clear_cache keeps them", "[engine][
     CHECK(rig.cached.stats().hit_rate() == 0.0);
     const Tokens prompt = some(16);
     const auto cold = rig.generate(prompt, 3);
+    CHECK(rig.cached.stats().hits == 0);
+    CHECK(rig.cached.stats().misses == 1);
     const auto warm = rig.generate(with(prompt, {1}), 3);
     auto stats = rig.cached.stats();
     CHECK(stats.hits == 1);
@@ -570,6 +572,9 @@ TEST_CASE("a cache too small for one block is refused at once", "[engine]") {
     CHECK_THAT(refused(state, StateEngineOptions{.max_bytes = 0}), ContainsSubstring("0 bytes"));
     ToyPagedEngine no_pages(0, 4);
     CHECK_THAT(refused(no_pages, kvstem::PagedEngineOptions{}), ContainsSubstring("0 pages"));
+    ToyPagedEngine pages_of_nothing(8, 0);
+    CHECK_THAT(refused(pages_of_nothing, kvstem::PagedEngineOptions{}),
+               ContainsSubstring("8 pages of 0 tokens"));
     PrefixCachedEngine just(row, {.block_tokens = 4, .max_bytes = 32});
     CHECK(just.stats().capacity_blocks == 1);
 }

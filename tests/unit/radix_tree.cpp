@@ -3,9 +3,11 @@
 
 #include "kvstem/radix_tree.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <random>
 #include <span>
 #include <utility>
@@ -282,6 +284,80 @@ TEST_CASE("joining undoes a split, wherever it was cut") {
         CHECK(tree.node_count() == 4);
         check_audit(tree);
     }
+}
+
+TEST_CASE("anything but whole pages with a value each is refused, with nothing changed", "[R3]") {
+    Tree tree(4);
+    const NodeId root = tree.add_root();
+    const auto insert = [&](std::size_t tokens, std::size_t values) {
+        return [&tree, root, tokens, values] {
+            (void)tree.insert(root, counted(tokens), pages_from(0, values));
+        };
+    };
+    CHECK_THROWS_AS(insert(0, 0)(), kvstem::InvalidArgument);
+    CHECK_THROWS_AS(insert(3, 0)(), kvstem::InvalidArgument);
+    CHECK_THROWS_AS(insert(9, 2)(), kvstem::InvalidArgument);
+    CHECK_THROWS_AS(insert(8, 1)(), kvstem::InvalidArgument);
+    CHECK_THROWS_AS(insert(8, 3)(), kvstem::InvalidArgument);
+    CHECK(tree.node_count() == 1);
+    CHECK(tree.page_count() == 0);
+    check_audit(tree);
+    CHECK_NOTHROW(insert(8, 2)());
+}
+
+TEST_CASE("a handle stays dead when the id of its node is taken again", "[R3]") {
+    Tree tree(1);
+    const NodeId root = tree.add_root();
+    const NodeId leaf = add(tree, root, counted(4));
+    const NodeHandle old_leaf = tree.handle(leaf);
+    tree.remove_leaf(leaf);
+    const NodeId id = add(tree, root, counted(4));
+    REQUIRE(id == leaf);
+    CHECK_FALSE(tree.is_alive(old_leaf));
+
+    const NodeId upper = tree.split(id, 2);
+    const NodeHandle old_upper = tree.handle(upper);
+    CHECK(tree.join_with_parent(id));
+    REQUIRE(tree.split(id, 2) == upper);
+    CHECK_FALSE(tree.is_alive(old_upper));
+    CHECK(tree.is_alive(tree.handle(upper)));
+    CHECK(tree.is_alive(tree.handle(id)));
+}
+
+TEST_CASE("a page whose fingerprints under two parents are equal is found under its own", "[M1]") {
+    Tree tree(2);
+    const NodeId root = tree.add_root();
+    std::vector<NodeId> parents;
+    for (Token i = 0; i < 8000; ++i) parents.push_back(add(tree, root, {1'000'000 + i, 0}));
+
+    // Of so many parents two have one fingerprint for some of the first few hundred pages.
+    const auto colliding = [&](Token token) -> std::pair<NodeId, NodeId> {
+        const Tokens page{token, token};
+        std::vector<std::pair<std::uint32_t, NodeId>> hashes;
+        for (const NodeId parent : parents) {
+            const auto id = static_cast<std::uint32_t>(parent);
+            hashes.emplace_back(kvstem::detail::page_hash(id, page.data(), 2), parent);
+        }
+        std::sort(hashes.begin(), hashes.end());
+        const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
+        const auto found = std::adjacent_find(hashes.begin(), hashes.end(), same);
+        if (found == hashes.end()) return {no_node, no_node};
+        return {found->second, std::next(found)->second};
+    };
+    Token token = 0;
+    while (colliding(token).first == no_node) REQUIRE(++token < 10'000);
+    const auto [a, b] = colliding(token);
+
+    const NodeId child = add(tree, a, {token, token});
+    // Neither parent is done with its first child, so both look into the table.
+    for (const NodeId parent : {a, b}) {
+        add(tree, parent, {-1, 0});
+        add(tree, parent, {-2, 0});
+    }
+    const Token first_of_a = tree.tokens(a)[0];
+    const Token first_of_b = tree.tokens(b)[0];
+    CHECK(tree.find(root, Tokens{first_of_a, 0, token, token}).node == child);
+    CHECK(tree.find(root, Tokens{first_of_b, 0, token, token}).node == b);
 }
 
 TEST_CASE("what is not the other half of a split is not joined") {

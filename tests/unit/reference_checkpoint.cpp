@@ -71,6 +71,20 @@ TEST_CASE("bytes at any alignment are read alike") {
     }
 }
 
+TEST_CASE("a cursor gives no byte more than there are, and stays where it is", "[R3]") {
+    const std::vector<std::byte> three(3);
+    ByteCursor cursor(three, "file");
+    CHECK_THROWS_AS(cursor.int32("a number"), BadFormat);
+    CHECK_THROWS_AS(cursor.string("a name", 4), BadFormat);
+    CHECK_THROWS_AS(cursor.floats("numbers", 1), BadFormat);
+    CHECK_THROWS_AS(cursor.floats("numbers", ~std::size_t{0}), BadFormat);
+    CHECK_THROWS_AS(cursor.skip("the rest", 4), BadFormat);
+    CHECK(cursor.offset() == 0);
+    cursor.skip("the rest", 3);
+    CHECK(cursor.left() == 0);
+    CHECK_THROWS_AS(cursor.skip("more", 1), BadFormat);
+}
+
 TEST_CASE("a header field that cannot be is named with its value") {
     CHECK_THAT(refused(with_field(0, 0)), ContainsSubstring("dim is 0"));
     CHECK_THAT(refused(with_field(0, -24)), ContainsSubstring("dim is -24"));

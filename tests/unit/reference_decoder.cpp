@@ -85,6 +85,19 @@ void check_company(Decoder& decoder, std::uint64_t seed) {
 
 }  // namespace
 
+TEST_CASE("logits are equal if their shape and all their bits are") {
+    const Logits zeros(2, 3);
+    CHECK(zeros == Logits(2, 3));
+    CHECK_FALSE(zeros == Logits(3, 3));
+    CHECK_FALSE(zeros == Logits(2, 4));
+    CHECK(Logits(0, 3) == Logits(0, 3));
+    Logits other(2, 3);
+    other.values()[5] = -0.0f;
+    CHECK_FALSE(zeros == other);
+    other.values()[5] = std::numeric_limits<float>::quiet_NaN();
+    CHECK(other == Logits(other));
+}
+
 TEST_CASE("the decoder computes what the equations say, on every preset") {
     for (const Preset& preset : presets::tiny()) {
         const auto model = std::make_shared<const Model>(Model::from_seed(preset.config, 11));

@@ -75,6 +75,9 @@ TEST_CASE("top-p keeps the fewest likeliest tokens that reach the share") {
     CHECK(two[0] == 0.0);
     CHECK_THAT(two[1], WithinAbs(5.0 / 8, 0.02));
     CHECK(shares(drawn(1.0f, 0, 0.99f), logits, 2000)[0] > 0.1);
+    // Where the share is reached exactly, no other token is kept: two of four equal ones are a half.
+    const auto half = shares(drawn(1.0f, 0, 0.5f), {1, 1, 1, 1}, 500);
+    CHECK(half[2] + half[3] == 0.0);
     // The share is one of what top-k kept: 5/8 of two tokens is reached by the first.
     CHECK(shares(drawn(1.0f, 2, 0.6f), logits, 500)[1] > 0.999);
 }
