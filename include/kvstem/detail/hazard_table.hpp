@@ -3,6 +3,7 @@
 // makes them worth.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -47,25 +48,34 @@ class HazardTable {
     /// Changes with each `rebuild`.
     [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
 
-    /// So many blocks of a class come into a bucket.
-    void enter(std::size_t block_class, std::size_t bucket, std::uint32_t blocks,
-               std::uint64_t now) noexcept {
+    /// So many blocks of a class are touched at `now`: they come into bucket 0.
+    void enter(std::size_t block_class, std::uint32_t blocks, std::uint64_t now) noexcept {
         Row& row = rows_[block_class];
-        expose(row.cells[bucket], now);
-        row.cells[bucket].live += blocks;
+        row.come(0, blocks, now);
         row.is_used = true;
     }
-    void leave(std::size_t block_class, std::size_t bucket, std::uint32_t blocks,
-               std::uint64_t now) noexcept {
-        Cell& cell = rows_[block_class].cells[bucket];
-        expose(cell, now);
-        cell.live -= blocks;
+    /// So many blocks, touched at `time`, go on from a bucket to a later one.
+    void cross(std::size_t block_class, std::size_t from, std::size_t to, std::uint64_t time,
+               std::uint32_t blocks) noexcept {
+        Row& row = rows_[block_class];
+        while (from < to) {
+            ++from;
+            row.come(from, blocks, time + bucket_begin(from));
+        }
+    }
+    /// So many blocks, touched at `time`, are forgotten. The bucket in which they stand may lie
+    /// behind their age.
+    void leave(std::size_t block_class, std::size_t bucket, std::uint64_t time,
+               std::uint32_t blocks, std::uint64_t now) noexcept {
+        const std::size_t last = age_bucket(now - time);
+        cross(block_class, bucket, last, time, blocks);
+        rows_[block_class].go(last, blocks, now);
     }
     /// The same, because they are used again.
-    void reuse(std::size_t block_class, std::size_t bucket, std::uint32_t blocks,
-               std::uint64_t now) noexcept {
-        leave(block_class, bucket, blocks, now);
-        rows_[block_class].cells[bucket].reuses += blocks;
+    void reuse(std::size_t block_class, std::size_t bucket, std::uint64_t time,
+               std::uint32_t blocks, std::uint64_t now) noexcept {
+        leave(block_class, bucket, time, blocks, now);
+        rows_[block_class].reuses[age_bucket(now - time)] += blocks;
     }
 
     /// Makes what has been counted until now the basis of `worth`. `first_prior`: re-uses per
@@ -76,21 +86,21 @@ class HazardTable {
         std::array<Sums, size_groups> by_size{};
         for (Sums& sums : by_tag_) sums = {};
         Sums all{};
+        const std::size_t buckets_in_use = age_bucket(now) + 1;
         for (std::size_t c = 0; c < rows_.size(); ++c) {
             Row& row = rows_[c];
             if (!row.is_used) continue;
-            for (std::size_t b = 0; b < age_buckets; ++b) {
-                expose(row.cells[b], now);
-                row.basis.reuses[b] = row.cells[b].reuses;
-                row.basis.exposure[b] = row.cells[b].exposure;
-            }
-            add(all, row.basis);
+            row.settle(now, buckets_in_use);
             const std::size_t in_tag = c % classes_per_tag;
-            if (in_tag == tail_class) continue;
+            if (in_tag == tail_class) {
+                add(all, row.basis);
+                continue;
+            }
             add(by_count[in_tag / size_groups], row.basis);
             add(by_size[in_tag % size_groups], row.basis);
             if (by_tag_.size() > 1) add(by_tag_[c / classes_per_tag], row.basis);
         }
+        for (const Sums& sums : by_count) add(all, sums);
         double prior = first_prior;
         for (std::size_t b = 0; b < age_buckets; ++b) {
             if (b >= 2) prior *= 0.5;  // a bucket begins at twice the age of the one before
@@ -124,14 +134,14 @@ class HazardTable {
         ByBucket reuses{};
         ByBucket exposure{};
     };
-    struct Cell {
-        double reuses = 0;
-        double exposure = 0;  // until `exposed_until`
-        std::uint64_t exposed_until = 0;
-        std::uint32_t live = 0;
-    };
     struct Row {
-        std::array<Cell, age_buckets> cells{};
+        // By bucket: blocks that came into it and the sum of the times at which they did; of those
+        // that left the history from it, too; and how many of these were used again.
+        std::array<std::uint64_t, age_buckets + 1> came{};
+        std::array<std::uint64_t, age_buckets + 1> came_at{};
+        std::array<std::uint64_t, age_buckets> went{};
+        std::array<std::uint64_t, age_buckets> went_at{};
+        std::array<std::uint64_t, age_buckets> reuses{};
         bool is_used = false;
         // From the last rebuild, and what has been worked out from it.
         std::uint32_t has_worth = 0;
@@ -140,6 +150,25 @@ class HazardTable {
         ByBucket reuse_odds{};   // p: that a block which enters the bucket is re-used in it
         ByBucket best_beyond{};  // an upper bound of the ratio of each later bucket
         ByBucket worth{};
+
+        void come(std::size_t bucket, std::uint64_t blocks, std::uint64_t now) noexcept {
+            came[bucket] += blocks;
+            came_at[bucket] += blocks * now;
+        }
+        void go(std::size_t bucket, std::uint64_t blocks, std::uint64_t now) noexcept {
+            went[bucket] += blocks;
+            went_at[bucket] += blocks * now;
+        }
+        /// What has been counted until now becomes the basis. Whoever came into the next bucket
+        /// left this one then. The sums may overflow, the differences are right nevertheless.
+        void settle(std::uint64_t now, std::size_t buckets) noexcept {
+            for (std::size_t b = 0; b < buckets; ++b) {
+                const std::uint64_t live = came[b] - came[b + 1] - went[b];
+                const std::uint64_t stayed = live * now + came_at[b + 1] + went_at[b] - came_at[b];
+                basis.exposure[b] = static_cast<double>(static_cast<std::int64_t>(stayed));
+                basis.reuses[b] = static_cast<double>(static_cast<std::int64_t>(reuses[b]));
+            }
+        }
     };
 
     static constexpr ByBucket widths() noexcept {
@@ -151,11 +180,6 @@ class HazardTable {
         return widths;
     }
 
-    static void expose(Cell& cell, std::uint64_t now) noexcept {
-        const auto requests = static_cast<std::int64_t>(now - cell.exposed_until);
-        cell.exposure += static_cast<double>(cell.live) * static_cast<double>(requests);
-        cell.exposed_until = now;
-    }
     static void add(Sums& sum, const Sums& more) noexcept {
         for (std::size_t b = 0; b < age_buckets; ++b) sum.reuses[b] += more.reuses[b];
         for (std::size_t b = 0; b < age_buckets; ++b) sum.exposure[b] += more.exposure[b];
@@ -186,19 +210,25 @@ class HazardTable {
                 }
             }
         }
+        // Loops so simple that compilers turn them into vector code.
         ByBucket hazard;
         for (std::size_t b = 0; b < age_buckets; ++b) {
             hazard[b] = (row.basis.reuses[b] + 30) * expected[b] /
                         (row.basis.exposure[b] * expected[b] + 30);
+        }
+        ByBucket odds;
+        for (std::size_t b = 0; b < age_buckets; ++b) {
             // 1 − exp(−x), in place of which 3.4 and more count as 0.93.
             const double x = hazard[b] * width[b];
-            const double odds = x / (1 + x * (0.5 + x * (1.0 / 12)));
-            row.reuse_odds[b] = x > 3.4 ? 0.93 : odds;
+            odds[b] = x / (1 + x * (0.5 + x * (1.0 / 12)));
+        }
+        for (std::size_t b = 0; b < age_buckets; ++b) {
+            row.reuse_odds[b] = hazard[b] * width[b] > 3.4 ? 0.93 : odds[b];
         }
         double best = 0;
         for (std::size_t b = age_buckets; b-- > 0;) {
             row.best_beyond[b] = best;
-            if (hazard[b] > best) best = hazard[b];
+            best = std::max(best, hazard[b]);
         }
         row.has_worth = 0;
         row.epoch = epoch_;

@@ -44,4 +44,18 @@ std::uint64_t next_key(std::uint64_t before, const T* page, std::size_t n) noexc
     }
 }
 
+/// The key of one page, whatever comes before it. Of two different pages, one pair of 2^32 has the
+/// same.
+template <token_type T>
+std::uint32_t block_key(const T* page, std::size_t n) noexcept {
+    if constexpr (!has_own_token_hash<T>) {
+        if (n * sizeof(T) == sizeof(std::uint32_t)) {
+            std::uint32_t word = 0;
+            std::memcpy(&word, page, sizeof word);
+            return word;
+        }
+    }
+    return page_hash(0, page, n);
+}
+
 }  // namespace kvstem
