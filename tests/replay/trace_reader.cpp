@@ -138,3 +138,13 @@ TEST_CASE("a block of no tokens is refused") {
     CHECK_THROWS_AS(trace_of("", {.hash_block_tokens = 0}), kvstem::InvalidArgument);
     CHECK_THROWS_AS(trace_of("", {.plain_block_tokens = 0}), kvstem::InvalidArgument);
 }
+
+TEST_CASE("sizes whose sums could wrap are refused") {
+    CHECK_THROWS_AS(trace_of("", {.hash_block_tokens = ~std::size_t{0}}), kvstem::InvalidArgument);
+    CHECK_THROWS_AS(trace_of("", {.plain_block_tokens = 0x8000'0000}), kvstem::InvalidArgument);
+    CHECK_NOTHROW(trace_of("", {.hash_block_tokens = 0x7FFF'FFFF}));
+    CHECK_THROWS_AS(trace_of(R"({"hash_ids": [1], "input_length": 1099511627777})"),
+                    kvstem::BadFormat);
+    CHECK(trace_of(R"({"hash_ids": [1], "input_length": 1099511627776})").requests[0].tokens ==
+          1099511627776u);
+}

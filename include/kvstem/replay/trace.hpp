@@ -122,6 +122,12 @@ class TraceReader {
         if (options.hash_block_tokens == 0 || options.plain_block_tokens == 0) {
             detail::fail<InvalidArgument>("a block has at least 1 token, got %d", 0);
         }
+        // Blocks are numbered in 31 bits, so no product of their number and their size can wrap.
+        const std::size_t larger = std::max(options.hash_block_tokens, options.plain_block_tokens);
+        if (larger > most_block_tokens) {
+            detail::fail<InvalidArgument>("a block of %zu tokens is larger than %zu", larger,
+                                          most_block_tokens);
+        }
     }
 
     [[nodiscard]] Trace read(std::istream& in) {
@@ -178,6 +184,7 @@ class TraceReader {
             } else if (key == "input_length") {
                 line.length = json.integer();
                 if (line.length < 0) refuse("input_length is negative");
+                if (line.length > most_tokens) refuse("input_length is beyond 2^40");
             } else if (key == "tag") {
                 line.tag = json.integer();
                 if (line.tag < 0 || line.tag > 0xFFFF'FFFF) refuse("tag is out of range");
@@ -216,6 +223,9 @@ class TraceReader {
         trace_.requests.push_back(request);
     }
 
+    static constexpr std::size_t most_block_tokens = 0x7FFF'FFFF;
+    static constexpr std::int64_t most_tokens = std::int64_t{1} << 40;  // of a request: sums of
+                                                                        // millions do not wrap
     [[noreturn]] static void refuse(const char* what) { detail::fail<BadFormat>("%s", what); }
     static void refuse_second(bool seen, const char* name) {
         if (seen) detail::fail<BadFormat>("%s stands there twice", name);
