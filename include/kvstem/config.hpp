@@ -2,9 +2,10 @@
 // Build configuration: the inline namespace, the internal assertion and what happens without
 // exceptions.
 //
-// Every header opens `namespace kvstem::inline KVSTEM_ABI`. The inline namespace carries the version
-// and whether internal assertions are on, so that two vendored copies of different versions, or two
-// units built with different settings, link side by side instead of sharing code silently.
+// Every header opens `namespace kvstem::inline KVSTEM_ABI`. The inline namespace carries the
+// version and whether internal assertions are on, so that two vendored copies of different
+// versions, or two units built with different settings, link side by side instead of sharing code
+// silently.
 //
 // What a user may define before the first include:
 //   KVSTEM_ASSERTIONS   1 checks the library's own invariants and aborts when one is broken,

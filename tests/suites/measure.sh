@@ -150,8 +150,8 @@ function_lines() { awk -v share="$1" '{ n[NR] = $1 } END { i = int(NR * share + 
 printf '%2s  %-42s %16s   %-14s %s\n' '' 'what' 'figure' 'bar' ''
 holds 1 "includes in an order without cycles" tests/tools/single_header.sh "$work/single"
 at_most 2 "public headers of more than 400 lines" "$(count longer_than 400 public)" 0 \
-    "radix_tree.hpp is one class with its bodies; shared_radix_cache.hpp is a cache, its lease and the
-queue that both wait in. No function in them is longer than a screen" 2
+    "radix_tree.hpp is one class with its bodies, to be read in one go; no function in it is longer than a
+screen" 1
 at_most 2 "detail headers of more than 500 lines" "$(count longer_than 500 detail)" 0 \
     "bodies of one cache each, in sections with rulers, and no function longer than a screen" 3
 at_most 2 "lines, without the reference decoder" "$(lines library)" 3500 \

@@ -32,8 +32,8 @@ struct HazardLeaf {
     HeapLinks links;
 };
 
-/// Within a cell (a class and a bucket of age) all leaves are worth the same, so only the oldest one
-/// of each competes. Every cell has its worth at hand, an empty one the highest, and every class
+/// Within a cell (a class and a bucket of age) all leaves are worth the same, so only the oldest of
+/// them competes. Every cell has its worth at hand, an empty one the highest, and every class
 /// the least of its cells: to find the least of all is to look through short arrays of numbers.
 ///
 /// Complexity: `put` and `take_out` O(log n) amortised + O(buckets); `least` O(classes) and O(1)
