@@ -13,6 +13,11 @@
 
 #include "catch.hpp"
 #include "kvstem/reference/batcher.hpp"
+#include "support/numbered_stats.hpp"
+
+using kvstem_test::numbered_engine_stats;
+using kvstem_test::numbered_page_stats;
+using kvstem_test::numbered_snapshot_stats;
 
 namespace {
 
@@ -26,22 +31,7 @@ struct PositionsOnly {
 }  // namespace
 
 TEST_CASE("every statistic is printed by its name", "[fmt]") {
-    // All different, so that two that are swapped show.
-    const kvstem::PrefixCacheStats stats{.hits = 1,
-                                         .misses = 2,
-                                         .queried_tokens = 3,
-                                         .hit_tokens = 4,
-                                         .missed_tokens = 5,
-                                         .taken = 6,
-                                         .stored = 7,
-                                         .replaced = 8,
-                                         .refused = 9,
-                                         .evictions = 10,
-                                         .entries = 11,
-                                         .bytes = 12,
-                                         .index_bytes = 13,
-                                         .namespaces = 14};
-    CHECK(fmt::format("{}", stats) ==
+    CHECK(fmt::format("{}", numbered_snapshot_stats) ==
           "hits=1 misses=2 queried_tokens=3 hit_tokens=4 missed_tokens=5 taken=6 stored=7 "
           "replaced=8 refused=9 evictions=10 entries=11 bytes=12 index_bytes=13 namespaces=14");
     // A counter that is added to the statistics has to be added to the text as well.
@@ -124,44 +114,12 @@ TEST_CASE("the outcomes of the paged cache and the engine wrapper print as words
 }
 
 TEST_CASE("every field of the paged cache's statistics and of the wrapper's is printed", "[fmt]") {
-    const kvstem::RadixCacheStats stats{.hits = 1,
-                                        .misses = 2,
-                                        .queried_tokens = 3,
-                                        .hit_tokens = 4,
-                                        .missed_tokens = 5,
-                                        .partial_tokens = 6,
-                                        .exhausted = 7,
-                                        .never_fits = 8,
-                                        .published_pages = 9,
-                                        .duplicate_pages = 10,
-                                        .evicted_pages = 11,
-                                        .dropped_pages = 12,
-                                        .capacity_pages = 13,
-                                        .free_pages = 14,
-                                        .cached_pages = 15,
-                                        .pinned_pages = 16,
-                                        .evictable_pages = 17,
-                                        .leases = 18,
-                                        .namespaces = 19,
-                                        .nodes = 20,
-                                        .index_bytes = 21};
-    CHECK(fmt::format("{}", stats) ==
+    CHECK(fmt::format("{}", numbered_page_stats) ==
           "hits=1 misses=2 queried_tokens=3 hit_tokens=4 missed_tokens=5 partial_tokens=6 "
           "exhausted=7 never_fits=8 published_pages=9 duplicate_pages=10 evicted_pages=11 "
           "dropped_pages=12 capacity_pages=13 free_pages=14 cached_pages=15 pinned_pages=16 "
           "evictable_pages=17 leases=18 namespaces=19 nodes=20 index_bytes=21");
-    const kvstem::CachedEngineStats engine{.hits = 1,
-                                           .misses = 2,
-                                           .queried_tokens = 3,
-                                           .reused_tokens = 4,
-                                           .missed_tokens = 5,
-                                           .computed_tokens = 6,
-                                           .stored_blocks = 7,
-                                           .evicted_blocks = 8,
-                                           .blocks = 9,
-                                           .capacity_blocks = 10,
-                                           .bytes = 11};
-    CHECK(fmt::format("{}", engine) ==
+    CHECK(fmt::format("{}", numbered_engine_stats) ==
           "hit_rate=1.3333 hits=1 misses=2 queried_tokens=3 reused_tokens=4 missed_tokens=5 "
           "computed_tokens=6 stored_blocks=7 evicted_blocks=8 blocks=9 capacity_blocks=10 "
           "bytes=11");

@@ -16,11 +16,15 @@
 #include "kvstem/shared_radix_cache.hpp"
 #include "support/exposition.hpp"
 #include "support/fail_allocation.hpp"
+#include "support/numbered_stats.hpp"
 
 using kvstem::MetricLabel;
 using kvstem::PrometheusText;
 using kvstem::to_prometheus;
 using kvstem_test::Exposition;
+using kvstem_test::numbered_engine_stats;
+using kvstem_test::numbered_page_stats;
+using kvstem_test::numbered_snapshot_stats;
 
 namespace {
 
@@ -130,99 +134,55 @@ TEST_CASE("Prometheus text has help, type and one sample for every statistic", "
 }
 
 TEST_CASE("each statistic stands under its own name", "[C2]") {
-    // All different, so that two that are swapped show.
-    const kvstem::PrefixCacheStats snapshots{.hits = 1,
-                                             .misses = 2,
-                                             .queried_tokens = 3,
-                                             .hit_tokens = 4,
-                                             .missed_tokens = 5,
-                                             .taken = 6,
-                                             .stored = 7,
-                                             .replaced = 8,
-                                             .refused = 9,
-                                             .evictions = 10,
-                                             .entries = 11,
-                                             .bytes = 12,
-                                             .index_bytes = 13,
-                                             .namespaces = 14};
-    CHECK(values(to_prometheus(snapshots)) == Values{{"kvstem_snapshot_hits_total", 1},
-                                                     {"kvstem_snapshot_misses_total", 2},
-                                                     {"kvstem_snapshot_queried_tokens_total", 3},
-                                                     {"kvstem_snapshot_hit_tokens_total", 4},
-                                                     {"kvstem_snapshot_missed_tokens_total", 5},
-                                                     {"kvstem_snapshot_taken_total", 6},
-                                                     {"kvstem_snapshot_stored_total", 7},
-                                                     {"kvstem_snapshot_replaced_total", 8},
-                                                     {"kvstem_snapshot_refused_total", 9},
-                                                     {"kvstem_snapshot_evictions_total", 10},
-                                                     {"kvstem_snapshot_entries", 11},
-                                                     {"kvstem_snapshot_bytes", 12},
-                                                     {"kvstem_snapshot_index_bytes", 13},
-                                                     {"kvstem_snapshot_namespaces", 14}});
-    const kvstem::RadixCacheStats pages{.hits = 1,
-                                        .misses = 2,
-                                        .queried_tokens = 3,
-                                        .hit_tokens = 4,
-                                        .missed_tokens = 5,
-                                        .partial_tokens = 6,
-                                        .exhausted = 7,
-                                        .never_fits = 8,
-                                        .published_pages = 9,
-                                        .duplicate_pages = 10,
-                                        .evicted_pages = 11,
-                                        .dropped_pages = 12,
-                                        .capacity_pages = 13,
-                                        .free_pages = 14,
-                                        .cached_pages = 15,
-                                        .pinned_pages = 16,
-                                        .evictable_pages = 17,
-                                        .leases = 18,
-                                        .namespaces = 19,
-                                        .nodes = 20,
-                                        .index_bytes = 21};
-    CHECK(values(to_prometheus(pages)) == Values{{"kvstem_page_hits_total", 1},
-                                                 {"kvstem_page_misses_total", 2},
-                                                 {"kvstem_page_queried_tokens_total", 3},
-                                                 {"kvstem_page_hit_tokens_total", 4},
-                                                 {"kvstem_page_missed_tokens_total", 5},
-                                                 {"kvstem_page_partial_tokens_total", 6},
-                                                 {"kvstem_page_exhausted_total", 7},
-                                                 {"kvstem_page_never_fits_total", 8},
-                                                 {"kvstem_page_published_total", 9},
-                                                 {"kvstem_page_duplicates_total", 10},
-                                                 {"kvstem_page_evicted_total", 11},
-                                                 {"kvstem_page_dropped_total", 12},
-                                                 {"kvstem_page_capacity", 13},
-                                                 {"kvstem_page_free", 14},
-                                                 {"kvstem_page_cached", 15},
-                                                 {"kvstem_page_pinned", 16},
-                                                 {"kvstem_page_evictable", 17},
-                                                 {"kvstem_page_leases", 18},
-                                                 {"kvstem_page_namespaces", 19},
-                                                 {"kvstem_page_nodes", 20},
-                                                 {"kvstem_page_index_bytes", 21}});
-    const kvstem::CachedEngineStats engine{.hits = 1,
-                                           .misses = 2,
-                                           .queried_tokens = 3,
-                                           .reused_tokens = 4,
-                                           .missed_tokens = 5,
-                                           .computed_tokens = 6,
-                                           .stored_blocks = 7,
-                                           .evicted_blocks = 8,
-                                           .blocks = 9,
-                                           .capacity_blocks = 10,
-                                           .bytes = 11};
-    CHECK(values(to_prometheus(engine)) == Values{{"kvstem_engine_hits_total", 1},
-                                                  {"kvstem_engine_misses_total", 2},
-                                                  {"kvstem_engine_queried_tokens_total", 3},
-                                                  {"kvstem_engine_reused_tokens_total", 4},
-                                                  {"kvstem_engine_missed_tokens_total", 5},
-                                                  {"kvstem_engine_computed_tokens_total", 6},
-                                                  {"kvstem_engine_stored_blocks_total", 7},
-                                                  {"kvstem_engine_evicted_blocks_total", 8},
-                                                  {"kvstem_engine_blocks", 9},
-                                                  {"kvstem_engine_capacity_blocks", 10},
-                                                  {"kvstem_engine_bytes", 11}});
+    CHECK(values(to_prometheus(numbered_snapshot_stats)) ==
+          Values{{"kvstem_snapshot_hits_total", 1},
+                 {"kvstem_snapshot_misses_total", 2},
+                 {"kvstem_snapshot_queried_tokens_total", 3},
+                 {"kvstem_snapshot_hit_tokens_total", 4},
+                 {"kvstem_snapshot_missed_tokens_total", 5},
+                 {"kvstem_snapshot_taken_total", 6},
+                 {"kvstem_snapshot_stored_total", 7},
+                 {"kvstem_snapshot_replaced_total", 8},
+                 {"kvstem_snapshot_refused_total", 9},
+                 {"kvstem_snapshot_evictions_total", 10},
+                 {"kvstem_snapshot_entries", 11},
+                 {"kvstem_snapshot_bytes", 12},
+                 {"kvstem_snapshot_index_bytes", 13},
+                 {"kvstem_snapshot_namespaces", 14}});
+    CHECK(values(to_prometheus(numbered_page_stats)) ==
+          Values{{"kvstem_page_hits_total", 1},
+                 {"kvstem_page_misses_total", 2},
+                 {"kvstem_page_queried_tokens_total", 3},
+                 {"kvstem_page_hit_tokens_total", 4},
+                 {"kvstem_page_missed_tokens_total", 5},
+                 {"kvstem_page_partial_tokens_total", 6},
+                 {"kvstem_page_exhausted_total", 7},
+                 {"kvstem_page_never_fits_total", 8},
+                 {"kvstem_page_published_total", 9},
+                 {"kvstem_page_duplicates_total", 10},
+                 {"kvstem_page_evicted_total", 11},
+                 {"kvstem_page_dropped_total", 12},
+                 {"kvstem_page_capacity", 13},
+                 {"kvstem_page_free", 14},
+                 {"kvstem_page_cached", 15},
+                 {"kvstem_page_pinned", 16},
+                 {"kvstem_page_evictable", 17},
+                 {"kvstem_page_leases", 18},
+                 {"kvstem_page_namespaces", 19},
+                 {"kvstem_page_nodes", 20},
+                 {"kvstem_page_index_bytes", 21}});
+    CHECK(values(to_prometheus(numbered_engine_stats)) ==
+          Values{{"kvstem_engine_hits_total", 1},
+                 {"kvstem_engine_misses_total", 2},
+                 {"kvstem_engine_queried_tokens_total", 3},
+                 {"kvstem_engine_reused_tokens_total", 4},
+                 {"kvstem_engine_missed_tokens_total", 5},
+                 {"kvstem_engine_computed_tokens_total", 6},
+                 {"kvstem_engine_stored_blocks_total", 7},
+                 {"kvstem_engine_evicted_blocks_total", 8},
+                 {"kvstem_engine_blocks", 9},
+                 {"kvstem_engine_capacity_blocks", 10},
+                 {"kvstem_engine_bytes", 11}});
     const kvstem::reference::BatcherStats batcher{
         .steps = 1, .tokens_computed = 2, .preemptions = 3, .peak_running = 4, .peak_pages = 5};
     CHECK(values(to_prometheus(batcher)) == Values{{"kvstem_batcher_steps_total", 1},
