@@ -28,8 +28,9 @@ struct NoValue {};
 /// Nodes are slices of runs, and removal is leaf first, so what is alive of a run is always a
 /// prefix of it: a run needs one length and no count of slices.
 ///
-/// Runs lie one after another in segments of up to 256 KB (the first ones are smaller, and a run of
-/// more than an eighth of a segment has one of its own). Cutting and dropping runs leaves holes;
+/// Runs lie one after another in segments of up to 256 KB (a small store has smaller ones, so that
+/// the one segment which eviction is emptying is a small part of it; and a run of more than an
+/// eighth of a segment has one of its own). Cutting and dropping runs leaves holes;
 /// when less than 92 % of the held bytes are alive, `clean` moves the live prefixes out of the
 /// emptiest segment and gives the segment back. Over time it moves at most three bytes for each
 /// that was allocated or dropped, so its cost is a constant factor of the work that caused it; and
@@ -156,7 +157,8 @@ class RunStore {
     /// Finds a place for a run; null when the system has no memory.
     Run* place(std::uint32_t pages) noexcept {
         const std::size_t bytes = run_bytes(pages);
-        const std::size_t shared = std::clamp(held_bytes_, smallest_segment_bytes, segment_bytes);
+        const std::size_t shared =
+            std::clamp(held_bytes_ / 16, smallest_segment_bytes, segment_bytes);
         std::uint32_t number = open_;
         if (bytes > shared / 8) {
             number = add_segment(bytes);
