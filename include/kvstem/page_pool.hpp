@@ -90,11 +90,9 @@ class PagePool {
 
     /// One owner less; true if that was the last one and the page is free now.
     bool release(PageId page) {
-        require_held(page, "released");
-        if (!extra_.empty() && extra_.subtract(index_of(page))) return false;
-        mark_free(index_of(page) / 64, bit(index_of(page)), 1);
-        begin_at(page, 1);
-        return true;
+        const bool last = release_one(page);
+        if (last) begin_at(page, 1);
+        return last;
     }
     /// One owner less for each page of the span. If one of them has no owner to lose (it is free,
     /// or stands in the span more often than it is held), nothing is released at all.
@@ -147,6 +145,13 @@ class PagePool {
         summary_[word / 64] &= ~mask(free_bits_[word] == 0, word);
         top_[word / 4096] &= ~mask(summary_[word / 64] == 0, word / 64);
     }
+    /// Releases a page, without a say in where the next acquire begins.
+    bool release_one(PageId page) {
+        require_held(page, "released");
+        if (!extra_.empty() && extra_.subtract(index_of(page))) return false;
+        mark_free(index_of(page) / 64, bit(index_of(page)), 1);
+        return true;
+    }
     /// Of all releases since the last acquire the largest decides where the next one begins.
     void begin_at(PageId page, std::size_t released) noexcept {
         if (released <= largest_release_) return;
@@ -178,7 +183,7 @@ inline PagePool::PagePool(std::size_t capacity_pages) : capacity_(capacity_pages
     if (capacity_pages > 0xFFFF'FFFFu) {
         detail::fail<InvalidArgument>("a pool of %zu pages exceeds 2^32 - 1", capacity_pages);
     }
-    const std::size_t words = (capacity_pages + 63) / 64;
+    const std::size_t words = capacity_pages / 64 + (capacity_pages % 64 != 0 ? 1 : 0);
     free_bits_.resize(words);
     summary_.resize((words + 63) / 64);
     top_.resize((summary_.size() + 63) / 64);
@@ -248,11 +253,15 @@ inline std::size_t PagePool::take_from(std::size_t word, std::span<PageId> out) 
 inline void PagePool::release(std::span<const PageId> pages) {
     if (extra_.empty() && release_neighbours(pages)) return;
     std::size_t done = 0;
+    std::size_t freed = 0;
     while (done < pages.size() && index_of(pages[done]) < capacity_ &&
            !is_free(index_of(pages[done]))) {
-        release(pages[done++]);
+        freed += release_one(pages[done++]) ? 1 : 0;
     }
-    if (done == pages.size()) return;
+    if (done == pages.size()) {
+        if (freed != 0) begin_at(pages[0], freed);
+        return;
+    }
     // Undo. The counters have room for it, because they only shrank since.
     for (std::size_t i = done; i-- > 0;) {
         const std::uint32_t index = index_of(pages[i]);

@@ -151,7 +151,9 @@ class RadixTree {
         detail::fetch_ahead(&links(leaf));
         detail::fetch_ahead(node.run);
         prefetch(node.parent);
-        for (std::uint32_t i = 0; i < node.pages && i < 512; i += 64 / sizeof(Value)) {
+        constexpr std::uint32_t step = sizeof(Value) < 64 ? 64 / sizeof(Value) : 1;
+        if (node.values == nullptr) return;
+        for (std::uint32_t i = 0; i < node.pages && i < 512; i += step) {
             detail::fetch_ahead(node.values + (node.pages - 1 - i));
         }
     }

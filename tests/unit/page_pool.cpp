@@ -93,6 +93,24 @@ TEST_CASE("pages that were given back together are taken together, whatever else
     CHECK(take(pool, 20).front() == PageId{3000});  // it goes on from there
 }
 
+TEST_CASE("the largest release decides also while some page has several owners", "[G2]") {
+    PagePool pool(256);
+    const Ids all = take(pool, 256);
+    pool.retain(all[255]);
+    pool.release(all[0]);
+    pool.release(std::span<const PageId>(all).subspan(64, 100));
+    CHECK(pool.acquire() == PageId{64});
+}
+
+TEST_CASE("a release that fails does not decide where the next pages come from", "[G2][R1]") {
+    PagePool pool(192);
+    const Ids all = take(pool, 192);
+    CHECK_THROWS_AS(pool.release(ids({150, 999})), InvalidArgument);
+    pool.release(all[10]);
+    pool.release(all[160]);
+    CHECK(pool.acquire() == PageId{10});
+}
+
 TEST_CASE("giving back a page that nobody holds is an error that changes nothing", "[G2]") {
     PagePool pool(4);
     const PageId held = pool.acquire().value();

@@ -93,14 +93,14 @@ class HazardTable {
             row.settle(now, buckets_in_use);
             const std::size_t in_tag = c % classes_per_tag;
             if (in_tag == tail_class) {
-                add(all, row.basis);
+                add(all, row.basis, buckets_in_use);
                 continue;
             }
-            add(by_count[in_tag / size_groups], row.basis);
-            add(by_size[in_tag % size_groups], row.basis);
-            if (by_tag_.size() > 1) add(by_tag_[c / classes_per_tag], row.basis);
+            add(by_count[in_tag / size_groups], row.basis, buckets_in_use);
+            add(by_size[in_tag % size_groups], row.basis, buckets_in_use);
+            if (by_tag_.size() > 1) add(by_tag_[c / classes_per_tag], row.basis, buckets_in_use);
         }
-        for (const Sums& sums : by_count) add(all, sums);
+        for (const Sums& sums : by_count) add(all, sums, buckets_in_use);
         double prior = first_prior;
         for (std::size_t b = 0; b < age_buckets; ++b) {
             if (b >= 2) prior *= 0.5;  // a bucket begins at twice the age of the one before
@@ -180,9 +180,13 @@ class HazardTable {
         return widths;
     }
 
-    static void add(Sums& sum, const Sums& more) noexcept {
-        for (std::size_t b = 0; b < age_buckets; ++b) sum.reuses[b] += more.reuses[b];
-        for (std::size_t b = 0; b < age_buckets; ++b) sum.exposure[b] += more.exposure[b];
+    /// Adds what is in the leading buckets; eight at a time, so that compilers make it vector code.
+    static void add(Sums& sum, const Sums& more, std::size_t buckets) noexcept {
+        static_assert(age_buckets % 8 == 0);
+        for (std::size_t from = 0; from < buckets; from += 8) {
+            for (std::size_t b = from; b < from + 8; ++b) sum.reuses[b] += more.reuses[b];
+            for (std::size_t b = from; b < from + 8; ++b) sum.exposure[b] += more.exposure[b];
+        }
     }
     /// The hazard of one group, drawn to the pooled one as if by 30 re-uses.
     [[nodiscard]] ByBucket marginal(const Sums& sums) const noexcept {

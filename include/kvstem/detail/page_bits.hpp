@@ -62,7 +62,8 @@ void for_each_word(std::span<const PageId> pages, Visit&& visit) {
 /// Which pages of 0 … capacity − 1 are in the set: one bit each.
 class PageBits {
   public:
-    explicit PageBits(std::size_t capacity) : capacity_(capacity), words_((capacity + 63) / 64) {}
+    explicit PageBits(std::size_t capacity)
+        : capacity_(capacity), words_(capacity / 64 + (capacity % 64 != 0 ? 1 : 0)) {}
 
     [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 

@@ -33,8 +33,8 @@ void read_ahead(std::span<const T> array) noexcept {
 /// A mutex that is never held for long.
 class ShortMutex {
   public:
-    /// Before it sleeps it tries for some ten microseconds, which is about what sleeping and waking
-    /// would cost both threads.
+    /// Before it sleeps it tries for some ten microseconds (more where a pause is long), which is
+    /// about what sleeping and waking would cost both threads.
     [[nodiscard]] std::unique_lock<std::mutex> lock() {
         constexpr int tries = 64;
         constexpr int pauses_between = 24;  // each try takes the mutex's cache line from its holder

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "../config.hpp"
+#include "fetch_ahead.hpp"
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
@@ -34,7 +35,7 @@ class SlotTable {
     }
 
     void prefetch(std::uint32_t hash) const noexcept {
-        if (!slots_.empty()) __builtin_prefetch(slots_.data() + (hash & mask()));
+        if (!slots_.empty()) fetch_ahead(slots_.data() + (hash & mask()));
     }
     /// The first number with this hash for which `is_it(number)` is true; none if there is none.
     template <class IsIt>

@@ -222,7 +222,12 @@ class TouchHistory {
     template <class Crossed>
     void advance(std::uint64_t now, Crossed&& crossed) noexcept {
         for (std::size_t b = first_edge + 1; b < age_buckets; ++b) {
-            while (now >= due_[b]) set_next_across(b, cross(next_across_[b], b, crossed));
+            if (now < due_[b]) continue;
+            std::uint32_t segment = next_across_[b];
+            do {
+                segment = cross(segment, b, crossed);
+            } while (segment != none && now - segments_[segment].time >= bucket_begin(b));
+            set_next_across(b, segment);
         }
         // The youngest cross several edges at once.
         std::uint32_t& young = next_across_[first_edge];

@@ -114,8 +114,9 @@ struct RequestDataOf<Policy> {
 /// | `run(nodes, leaf)`            | how many pages may go from the tail of that victim before    |
 /// |                               | `victim` must be asked again, at least 1; without: all       |
 /// | `trimming(nodes, leaf, gone)` | the last `gone` pages of an unpinned leaf are about to go    |
-/// | `victim_after(nodes, node)`   | a guess who follows that victim; its memory is asked for     |
-/// |                               | early                                                        |
+/// | `victim_after(nodes, node)`   | a guess who follows that victim, or no_node; its memory is   |
+/// |                               | asked for early. Asked after evictions, also of nodes it     |
+/// |                               | named itself: they must be unpinned and alive                |
 /// | `audit(nodes, report, n)`     | checks its order over the n unpinned nodes; const, may       |
 /// |                               | allocate                                                     |
 /// | `detached(nodes, node)`       | a pinned node left the tree by `clear` or `drop`: nothing    |
