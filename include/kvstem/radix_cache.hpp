@@ -356,9 +356,9 @@ class RadixCache {
     std::vector<Root> roots_;
     std::vector<std::uint32_t> free_roots_;  // records that are free; room for all of them
     std::uint32_t default_root_ = detail::no_root;
-    // Pages that a lookup can find, as far as anyone has to ask: those published by a lease that had
-    // been forked, because the fork may hold them, too; and with a page source of the engine's all,
-    // to see that it hands out none of them again.
+    // Pages that a lookup can find, as far as anyone has to ask: those published by a lease that
+    // had been forked, because the fork may hold them, too; and with a page source of the engine's
+    // all, to see that it hands out none of them again.
     detail::PageBits in_tree_;
     std::vector<NodeId> path_;  // of the request at hand, from the top down; kept for its memory
     std::vector<State*> leases_;
