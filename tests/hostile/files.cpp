@@ -243,10 +243,14 @@ TEST_CASE("a trace line a million brackets deep is read past without recursion",
     CHECK(kvstem_test::trace_of(whole + R"(,"tokens":[1]})").requests.size() == 1);
 }
 
-TEST_CASE("lengths in a trace that no machine could have are replayed without a wrong hit",
-          "[hostile]") {
+TEST_CASE(
+    "lengths in a trace that no machine could have are refused or replayed without a wrong hit",
+    "[hostile]") {
+    CHECK_THROWS_AS(
+        kvstem_test::trace_of("{\"hash_ids\":[1,2],\"input_length\":9223372036854775807}\n"),
+        BadFormat);
     const auto trace = kvstem_test::trace_of(
-        "{\"hash_ids\":[1,2],\"input_length\":9223372036854775807}\n"
+        "{\"hash_ids\":[1,2],\"input_length\":1099511627776}\n"
         "{\"hash_ids\":[1,2],\"input_length\":0}\n{\"hash_ids\":[],\"input_length\":7}\n");
     kvstem::replay::Replay<kvstem::LeastRecentlyUsed> replay(trace, {.capacity_blocks = 4});
     const auto counts = replay.run().whole;
