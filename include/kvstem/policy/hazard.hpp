@@ -55,8 +55,9 @@ namespace kvstem::inline KVSTEM_ABI {
 class Hazard {
   public:
     using NodeData = detail::HazardLeaf;  // of a root only `touched` is used: its namespace's key
+    /// What a lease keeps of its request.
     struct RequestData {
-        /// The kind of traffic that what a lease publishes is counted as.
+        /// The kind of traffic that what the lease publishes is counted as.
         std::uint32_t tag = 0;
     };
     static constexpr std::uint32_t most_tags = 16;
