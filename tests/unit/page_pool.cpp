@@ -79,6 +79,20 @@ TEST_CASE("free pages are handed out in ascending order, going round from the la
     CHECK(take(pool, 4) == ids({4096, 4097, 3, 70}));
 }
 
+TEST_CASE("the search for free pages goes round a pool of any size", "[G2]") {
+    const std::size_t capacity = 2 * 262'144 + 70;  // three words of the summary's summary
+    PagePool pool(capacity);
+    const Ids all = take(pool, capacity);
+    const Ids far = ids({5, 4095, 4096, 262'143, 262'144, 524'288, 524'357});
+    for (int round = 0; round < 3; ++round) {
+        for (const PageId page : far) pool.release(page);
+        pool.release(ids({400'000, 400'001}));  // the largest release: begin here, then go round
+        CHECK(take(pool, 9) ==
+              ids({400'000, 400'001, 524'288, 524'357, 5, 4095, 4096, 262'143, 262'144}));
+        CHECK_FALSE(pool.acquire().has_value());
+    }
+}
+
 TEST_CASE("pages that were given back together are taken together, whatever else is free", "[G2]") {
     PagePool pool(4096);
     const Ids all = take(pool, 4096);

@@ -30,9 +30,9 @@ struct NoValue {};
 ///
 /// Runs lie one after another in segments of up to 256 KB (a small store has smaller ones, so that
 /// the one segment which eviction is emptying is a small part of it; and a run of more than an
-/// eighth of a segment has one of its own). Cutting and dropping runs leaves holes;
-/// when less than 92 % of the held bytes are alive, `clean` moves the live prefixes out of the
-/// emptiest segment and gives the segment back. Over time it moves at most three bytes for each
+/// eighth of a segment has one of its own). Cutting and dropping runs leaves holes; when less than
+/// 92 % of the held bytes are alive, `clean` moves the live prefixes out of the emptiest segment
+/// and gives the segment back. Over time it moves at most three bytes for each
 /// that was allocated or dropped, so its cost is a constant factor of the work that caused it; and
 /// it never starts on a segment that is more than 85 % alive, so that the ends of segments, which
 /// no move can win back, do not keep it busy for ever.

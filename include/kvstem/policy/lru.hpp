@@ -24,7 +24,7 @@ namespace kvstem::inline KVSTEM_ABI {
 /// puts the upper part right behind the lower one. So the oldest node is always a leaf, and neither
 /// a heap nor a clock is needed. Complexity: every call O(1). Never throws.
 struct LeastRecentlyUsed {
-    /// The neighbours in the list; both none while the node is pinned.
+    /// The neighbours in the list; while the node is pinned they mean nothing.
     struct NodeData {
         NodeId older = no_node;
         NodeId newer = no_node;

@@ -40,7 +40,7 @@ namespace kvstem::inline KVSTEM_ABI {
 /// std::bad_alloc; all else never throws.
 class S3Fifo {
   public:
-    /// Of one run: the pages of a node have one place in time and one count.
+    /// The pages of a node have one place in time and one count.
     struct NodeData {
         std::uint64_t place = 0;       // in time; for a root: the namespace's key
         std::uint32_t depth = 0;       // of the last page
