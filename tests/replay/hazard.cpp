@@ -2,6 +2,7 @@
 // Hazard on traces: against a simulation that looks at everything, and against the published
 // counts.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -36,6 +37,79 @@ TEST_CASE("hazard evicts what a look at every block would evict", "[E6]") {
             CHECK(counts.evicted_blocks == naive.evicted);
         }
     }
+}
+
+TEST_CASE("hazard forgets what a look at every block would forget", "[E6]") {
+    // A history so short that most prompts have been forgotten, some of them in part, when they
+    // come again.
+    constexpr std::size_t least_history = 30;
+    for (unsigned seed = 0; seed < 10 * test_scale(); ++seed) {
+        const Trace trace = random_trace(seed, large_test_divisor == 1 ? 400 : 120);
+        for (const std::size_t capacity : {5u, 20u, 60u}) {
+            INFO("seed " << seed << ", capacity " << capacity);
+            NaiveHazard naive{capacity, std::max(4 * (capacity + 1), least_history)};
+            naive.run(trace);
+            const auto counts =
+                Replay<Hazard>(trace, {capacity}, Hazard(least_history)).run().whole;
+            CHECK(counts.hit_blocks == naive.hits);
+            CHECK(counts.evicted_blocks == naive.evicted);
+        }
+    }
+}
+
+TEST_CASE("a tag seen for the first time is worth what all others are until more is known",
+          "[E6]") {
+    kvstem::detail::HazardTable table;
+    table.use_tag(0);
+    table.rebuild(0, 1e-3);
+    const double known = table.worth(0, 0);
+    table.use_tag(3);
+    for (std::size_t tag = 1; tag <= 3; ++tag) {
+        const double unknown = table.worth(tag * kvstem::detail::classes_per_tag, 0);
+        INFO("tag " << tag);
+        CHECK(unknown > 0.99 * known);
+        CHECK(unknown < 1.01 * known);
+    }
+}
+
+TEST_CASE(
+    "of a segment known in part that is split the lower part is not known until it is touched",
+    "[E6]") {
+    kvstem::detail::TouchHistory history;
+    history.reserve(8);
+    const auto key = [](std::uint32_t depth) { return 100 + depth; };
+    const std::uint32_t root = history.root(7);
+    const std::uint32_t whole = history.add(root, 6);
+    history.touch(whole, 0, 0, 1, key);
+    history.use(whole);  // as a node of the tree does, so that what is forgotten stays
+    history.forget(whole, 2);
+    REQUIRE(history.size() == 4);
+    const std::uint32_t upper = history.split(whole, 4);
+    CHECK(history.at(upper).known == 4);
+    CHECK(history.at(whole).known == 0);
+    CHECK(history.oldest() == upper);
+    CHECK(history.follow({root, 0}, 6, key).depth == 4);
+
+    history.touch(whole, 1, 0, 1, key);
+    CHECK(history.size() == 6);
+    CHECK(history.follow({root, 0}, 6, key).depth == 6);
+    CHECK(history.follow({root, 0}, 6, key).segment == whole);
+    CHECK(history.oldest() == upper);
+    CHECK(history.at(upper).newer == whole);
+}
+
+TEST_CASE("a segment that crosses several edges at once ends in the last of its buckets") {
+    kvstem::detail::TouchHistory history;
+    history.reserve(4);
+    const auto segment = history.add(history.root(7), 4);
+    history.touch(segment, 0, 0, 1, [](std::uint32_t depth) { return depth; });
+    std::size_t bucket = 0;
+    history.advance(100, [&](const auto& s, std::size_t next) {
+        CHECK(s.bucket < next);
+        bucket = next;
+    });
+    CHECK(bucket == kvstem::detail::age_bucket(100));
+    CHECK(history.at(segment).bucket == bucket);
 }
 
 namespace {

@@ -36,10 +36,10 @@ struct HazardLeaf {
 /// them competes. Every cell has its worth at hand, an empty one the highest, and every class
 /// the least of its cells: to find the least of all is to look through short arrays of numbers.
 ///
-/// Complexity: `put` and `take_out` O(log n) amortised + O(buckets); `least` O(classes) and O(1)
-/// amortised for each leaf that changes its bucket, which it does at most once an octave; after a
-/// rebuild of the table also O(buckets) for each cell with leaves. Exceptions: `use_classes` throws
-/// std::bad_alloc with nothing changed.
+/// Complexity: `put` and `take_out` O(log n) amortised + O(buckets); `least` O(classes) and, for
+/// each leaf that changes its bucket (at most once an octave), O(1), or O(log n) for the few that
+/// came out of order; after a rebuild of the table also O(buckets) for each cell with leaves.
+/// Exceptions: `use_classes` throws std::bad_alloc with nothing changed.
 class HazardLeaves {
   public:
     void use_classes(std::size_t classes) {

@@ -33,8 +33,9 @@ constexpr std::size_t size_group(std::size_t new_blocks) noexcept {
 ///
 /// The same bits everywhere, if multiplications and additions are not fused: where the processor
 /// has fused ones, compile with -ffp-contract=off. The math library is not called. Complexity: all
-/// calls O(1), but `rebuild` O(classes × buckets), and the first `worth` of a class after it
-/// O(buckets). Exceptions: `use_tag` throws std::bad_alloc with nothing changed.
+/// calls O(1) and a step for each bucket passed, but `rebuild` O(classes × buckets), and the first
+/// `worth` of each class and bucket after it O(buckets). Exceptions: `use_tag` throws
+/// std::bad_alloc with nothing changed.
 class HazardTable {
   public:
     using ByBucket = std::array<double, age_buckets>;
@@ -42,7 +43,8 @@ class HazardTable {
     void use_tag(std::size_t tag) {
         if (tag < by_tag_.size()) return;
         rows_.reserve((tag + 1) * classes_per_tag);
-        by_tag_.resize(tag + 1);
+        // Until the next rebuild what is known of a new tag is what is known of all.
+        by_tag_.resize(tag + 1, Sums{pooled_, {}});
         rows_.resize((tag + 1) * classes_per_tag);
     }
     /// Changes with each `rebuild`.

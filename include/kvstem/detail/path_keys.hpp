@@ -23,10 +23,22 @@ inline std::uint64_t namespace_key(const Namespace& name) noexcept {
     return key;
 }
 
+/// Whether a page of n tokens is one word of 32 bits, which needs no hash.
+template <token_type T>
+constexpr bool is_one_word(std::size_t n) noexcept {
+    return !has_own_token_hash<T> && n * sizeof(T) == sizeof(std::uint32_t);
+}
+inline std::uint32_t word_at(const void* page) noexcept {
+    std::uint32_t word = 0;
+    std::memcpy(&word, page, sizeof word);
+    return word;
+}
+
 /// The key of a path that goes on from the one with key `before` by one page. Keys are not verified
 /// against tokens: two paths with one key, of 2^64, are taken for the same.
 template <token_type T>
 std::uint64_t next_key(std::uint64_t before, const T* page, std::size_t n) noexcept {
+    if (is_one_word<T>(n)) return hash_round(before, word_at(page), hash_factor_a);
     if constexpr (has_own_token_hash<T>) {
         std::uint64_t key = before;
         for (std::size_t i = 0; i < n; ++i) {
@@ -34,13 +46,7 @@ std::uint64_t next_key(std::uint64_t before, const T* page, std::size_t n) noexc
         }
         return key;
     } else {
-        const auto* bytes = reinterpret_cast<const unsigned char*>(page);
-        if (n * sizeof(T) == sizeof(std::uint32_t)) {
-            std::uint32_t word = 0;
-            std::memcpy(&word, bytes, sizeof word);
-            return hash_round(before, word, hash_factor_a);
-        }
-        return hash_bytes(bytes, n * sizeof(T), before);
+        return hash_bytes(reinterpret_cast<const unsigned char*>(page), n * sizeof(T), before);
     }
 }
 
@@ -48,14 +54,7 @@ std::uint64_t next_key(std::uint64_t before, const T* page, std::size_t n) noexc
 /// same.
 template <token_type T>
 std::uint32_t block_key(const T* page, std::size_t n) noexcept {
-    if constexpr (!has_own_token_hash<T>) {
-        if (n * sizeof(T) == sizeof(std::uint32_t)) {
-            std::uint32_t word = 0;
-            std::memcpy(&word, page, sizeof word);
-            return word;
-        }
-    }
-    return page_hash(0, page, n);
+    return is_one_word<T>(n) ? word_at(page) : page_hash(0, page, n);
 }
 
 }  // namespace kvstem

@@ -439,6 +439,7 @@ RadixCacheStats RadixCache<Pages, Policy, T>::stats() const noexcept {
     stats.namespaces = namespaces_.size();
     stats.nodes = tree_.node_count();
     stats.index_bytes = tree_.bytes() + namespaces_.bytes() + in_tree_.bytes();
+    if constexpr (requires { policy_.bytes(); }) stats.index_bytes += policy_.bytes();
     return stats;
 }
 

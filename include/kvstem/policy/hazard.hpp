@@ -18,12 +18,14 @@
 namespace kvstem::inline KVSTEM_ABI {
 
 /// Evicts the leaf of the lowest worth, worth being learned from the traffic. With no history it is
-/// least recently used, leaves first. There is nothing to set.
+/// least recently used, leaves first. There is nothing that has to be set.
 ///
 /// Choose it where prompts have turns or parts of different kinds and the cache is small for the
 /// traffic: on public traces it hits up to twice as often as LeastRecentlyUsed, and has nowhere
-/// lost 1 %. It costs memory for a history (15 to 25 bytes for each of max(4 × capacity, 65,536)
-/// blocks) and three to four times LeastRecentlyUsed's time, about 2 µs a request of 24 blocks.
+/// lost 1 %. It costs memory for a history of max(4 × capacity, 65,536) blocks: 15 to 25 bytes
+/// each on these traces, less where many blocks are touched together, up to 130 where prompts grow
+/// by two blocks a turn; and 190 KB for each tag. It takes three to four times LeastRecentlyUsed's
+/// time, about 2 µs a request of 24 blocks.
 ///
 /// The order, exactly. Time is the number of granted requests. Every block (page) that a request
 /// could adopt, resident or not, is touched when the request is granted, before anything is
@@ -48,10 +50,10 @@ namespace kvstem::inline KVSTEM_ABI {
 /// (-ffp-contract=off).
 ///
 /// Complexity: a request O(blocks it does not find in the tree + segments of its path, see
-/// TouchHistory, + classes in use), of which a constant number of steps every 16 requests; a victim
-/// O(log n) amortised + O(classes in use). Memory grows with the history and is never given back:
-/// in the steady state nothing is allocated. Exceptions: `attach`, `request` and `reserve` throw
-/// std::bad_alloc with nothing changed.
+/// TouchHistory, + 65 × the largest tag) amortised: what grows with the history is moved as a
+/// whole when it does. A victim O(log n) amortised + O(65 × the largest tag). Memory is never
+/// given back: in the steady state nothing is allocated. Exceptions: `attach`, `request` and
+/// `reserve` throw std::bad_alloc with nothing changed.
 class Hazard {
   public:
     using NodeData = detail::HazardLeaf;  // of a root only `touched` is used: its namespace's key
@@ -62,8 +64,13 @@ class Hazard {
     };
     static constexpr std::uint32_t most_tags = 16;
 
+    Hazard() = default;
+    /// `least_history_blocks`: in place of 65,536. A shorter history learns from fewer re-uses.
+    explicit Hazard(std::size_t least_history_blocks) noexcept
+        : history_limit_(least_history_blocks) {}
+
     void attach(std::size_t capacity_pages) {
-        history_limit_ = std::max(4 * capacity_pages, std::size_t{65'536});
+        history_limit_ = std::max(4 * capacity_pages, history_limit_);
         first_prior_ = 1.0 / static_cast<double>(std::max(capacity_pages, std::size_t{1}));
         use_tag(0);
     }
@@ -295,7 +302,7 @@ class Hazard {
     History history_;
     detail::HazardTable table_;
     detail::HazardLeaves leaves_;
-    std::size_t history_limit_ = 0;
+    std::size_t history_limit_ = 65'536;  // blocks
     double first_prior_ = 1;
     std::uint64_t requests_ = 0;
     std::uint64_t now_ = 0;  // the number of the latest request, from 0
