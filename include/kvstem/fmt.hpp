@@ -22,7 +22,7 @@
 // | Namespace                           | adapter="lora" salt="" (what is there), or default |
 // | PageId                              | 7, or none                                       |
 //
-// `to_prometheus(cache)` is in prometheus.hpp, which needs no {fmt} and is included here.
+// `to_prometheus(cache)` is in prometheus.hpp, which needs no {fmt}.
 //
 // Every one takes the format specification of a string: width, fill and alignment, as in {:>12}.
 #pragma once
@@ -49,11 +49,14 @@
 #include "picture.hpp"
 #include "prefix_cache.hpp"
 #include "prefix_cached_engine.hpp"
-#include "prometheus.hpp"
 #include "radix_cache.hpp"
 #include "radix_tree.hpp"
 #include "shared_radix_cache.hpp"
 #include "token.hpp"
+
+namespace kvstem::inline KVSTEM_ABI::reference {
+struct BatcherStats;  // named only: the batcher brings the decoder along
+}
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
@@ -201,29 +204,16 @@ inline void write_text(TextBuffer& out, const AuditReport& report) {
     }
 }
 
-/// Quoted, so that the empty string, a space and a quote inside can be told apart.
-inline void write_quoted(TextBuffer& out, std::string_view text) {
-    print_to(out, "\"");
-    for (const char c : text) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (c == '"' || c == '\\') {
-            print_to(out, "\\{}", c);
-        } else if (byte < 0x20 || byte == 0x7F) {
-            print_to(out, "\\x{:02x}", byte);
-        } else {
-            print_to(out, "{}", c);
-        }
-    }
-    print_to(out, "\"");
-}
-
 inline void write_text(TextBuffer& out, const Namespace& name) {
     if (name.is_default()) return print_to(out, "default");
     const char* separator = "";
     const auto part = [&](const char* what, const std::optional<std::string_view>& value) {
         if (!value) return;
         print_to(out, "{}{}=", separator, what);
-        write_quoted(out, *value);
+        // Quoted, so that the empty string, a space and a quote inside can be told apart.
+        std::string quoted;
+        append_printable(quoted, *value);
+        print_to(out, "\"{}\"", quoted);
         separator = " ";
     };
     part("adapter", name.adapter);

@@ -256,11 +256,11 @@ concept metrics_source =
 /// each family a line of help, a line of its type, then all its samples, as the format demands; the
 /// families in the order in which they came. Counters end in _total.
 ///
-/// Complexity: `add` O(samples so far of the same families), `text` O(families × samples).
+/// Complexity: `add` O(samples added × samples so far), `text` O(families × samples).
 /// Exceptions: InvalidArgument for a label name that the format does not allow or that is given
 /// twice, and for a source that was added before under the same labels (a scrape with two equal
 /// series is refused as a whole); std::bad_alloc. Either changes nothing. Threads: none of its own;
-/// of a cache it makes one call of `stats`.
+/// of a cache it calls `stats` once, and of a shared one `waiting_requests`, too.
 class PrometheusText {
   public:
     template <detail::metrics_source Source>

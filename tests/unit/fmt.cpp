@@ -86,6 +86,8 @@ TEST_CASE("namespaces that differ print differently", "[fmt][M7]") {
     CHECK(fmt::format("{}", kvstem::Namespace{.adapter = "a\" salt=\"t"}) ==
           "adapter=\"a\\\" salt=\\\"t\"");
     CHECK(fmt::format("{}", kvstem::Namespace{.salt = "\\\n\x7f"}) == "salt=\"\\\\\\x0a\\x7f\"");
+    // What is not UTF-8 as in the pictures.
+    CHECK(fmt::format("{}", kvstem::Namespace{.salt = "\xff"}) == "salt=\"\\xff\"");
 }
 
 TEST_CASE("no page is not a number", "[fmt]") {
