@@ -60,8 +60,8 @@ concept page_source = requires(Pages& pages, const Pages& view, std::span<PageId
 /// bit; only pages with more than one owner have a counter.
 ///
 /// Complexity: acquire and release O(pages), a whole word of 64 neighbouring free ids at a time,
-/// and one load for each 262,144 pages passed over; retain and refs O(1). Memory: capacity / 8 bytes,
-/// and 8 to 16 bytes per page with several owners.
+/// and one load for each 262,144 pages passed over; retain and refs O(1). Memory: capacity / 8
+/// bytes, and 8 to 16 bytes per page with several owners.
 /// Exceptions: InvalidArgument for a page that is not in the state the call needs, std::bad_alloc
 /// from `retain`; both change nothing.
 /// Threads: const calls may run side by side; anything else needs the pool alone.

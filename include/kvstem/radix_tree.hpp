@@ -80,7 +80,7 @@ class RadixTree {
     static_assert(std::is_trivially_copyable_v<Value> && std::is_trivially_copyable_v<NodeData>);
 
   public:
-    /// Throws InvalidArgument for a page size of 0.
+    /// Throws InvalidArgument for a page size of 0 or one whose pages cannot be addressed.
     explicit RadixTree(std::size_t page_tokens) : page_tokens_(page_tokens), runs_(page_tokens) {
         if (page_tokens == 0)
             detail::fail<InvalidArgument>("page size must be at least 1 token, got 0");

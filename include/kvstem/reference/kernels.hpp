@@ -42,7 +42,8 @@ inline constexpr std::size_t dot_lanes = 16;
 
 /// y = x · Wᵀ: y[t][o] = Σ_i w[o][i] · x[t][i], with x (n, in), w (out, in), y (n, out).
 /// In a prefill each weight is fetched from memory once per block of tokens and not once per token,
-/// and a row of x, once it is near, serves a few rows of W. Blocking chooses only when a sum is made; the sum is `dot` either way.
+/// and a row of x, once it is near, serves a few rows of W. Blocking chooses only when a sum is
+/// made; the sum is `dot` either way.
 inline void matmul(const float* x, const float* w, float* y, std::size_t n, std::size_t in,
                    std::size_t out) noexcept {
     constexpr std::size_t tokens = 32;

@@ -152,7 +152,7 @@ class Replay {
         counts_.blocks += path.size();
         counts_.hit_blocks += hits;
         counts_.tokens += request.tokens;
-        counts_.hit_tokens += std::min<std::uint64_t>(hits * trace_.block_tokens, request.tokens);
+        counts_.hit_tokens += std::min(std::uint64_t{hits} * trace_.block_tokens, request.tokens);
     }
 
     const Trace& trace_;

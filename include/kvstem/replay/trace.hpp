@@ -44,7 +44,7 @@ struct Trace {
         return std::span(blocks).subspan(request.first_block, request.blocks);
     }
     [[nodiscard]] bool has_partial_tail(const TraceRequest& request) const noexcept {
-        return request.tokens < request.blocks * block_tokens;
+        return request.tokens < std::uint64_t{request.blocks} * block_tokens;
     }
     [[nodiscard]] std::size_t longest_request_blocks() const noexcept {
         std::size_t longest = 0;
@@ -122,7 +122,7 @@ class TraceReader {
         if (options.hash_block_tokens == 0 || options.plain_block_tokens == 0) {
             detail::fail<InvalidArgument>("a block has at least 1 token, got %d", 0);
         }
-        // Blocks are numbered in 31 bits, so no product of their number and their size can wrap.
+        // With fewer than 2^32 blocks in a request, its tokens can be counted in 64 bits.
         const std::size_t larger = std::max(options.hash_block_tokens, options.plain_block_tokens);
         if (larger > most_block_tokens) {
             detail::fail<InvalidArgument>("a block of %zu tokens is larger than %zu", larger,
@@ -218,7 +218,7 @@ class TraceReader {
         } else if (line.length >= 0) {
             request.tokens = static_cast<std::uint64_t>(line.length);
         } else {
-            request.tokens = request.blocks * options_.hash_block_tokens;
+            request.tokens = std::uint64_t{request.blocks} * options_.hash_block_tokens;
         }
         trace_.requests.push_back(request);
     }
