@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every modifying call of a lease and of a cache that hands leases out, in the plain and the shared
-// form, while memory fails: nothing has changed, and the call then succeeds.
+// The calls of leases, those with a window among them, and the construction of a cache, in the
+// plain and the shared form, while memory fails: nothing has changed, and the call then succeeds.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include "kvstem/radix_cache.hpp"
 #include "kvstem/shared_radix_cache.hpp"
 #include "support/fail_allocation.hpp"
+#include "support/heap_bytes.hpp"
 #include "support/radix_picture.hpp"
 #include "support/token_rows.hpp"
 
@@ -77,17 +78,7 @@ void fail_each_allocation(const char* name, Call<Cache> prepare, Call<Cache> cal
             World<Cache> world(age);
             prepare(world);
             const std::string before = world.picture();
-            bool fired = false;
-            bool threw = false;
-            {
-                FailingAllocation failing(n);
-                try {
-                    call(world);
-                } catch (const std::bad_alloc&) {
-                    threw = true;
-                }
-                fired = failing.fired();
-            }
+            const auto [fired, threw] = with_failing_allocation(n, [&] { call(world); });
             CAPTURE(name, age, n);
             REQUIRE(threw == fired);
             REQUIRE(world.cache.audit().ok());
@@ -123,11 +114,8 @@ TEMPLATE_TEST_CASE("each call of a lease without memory changes nothing", "[R1][
     fails(
         "publish tokens behind others", [](W& w) { w.lease.wrote(Tokens{9}); },
         [](W& w) { w.lease.publish(Tokens{9, 9, 9}); });
-    fails("publish tokens into a node that is split for it", nothing, [](W& w) {
-        auto other = std::move(w.lease);
-        w.lease = std::move(other);
-        w.lease.publish(Tokens{5, 6, 9, 9});
-    });
+    fails("publish tokens into a node that is split for it", nothing,
+          [](W& w) { w.lease.publish(Tokens{5, 6, 9, 9}); });
     fails("grow_to", nothing, [](W& w) { require_granted(w.lease.grow_to(90)); });
     fails(
         "fork", [](W& w) { w.lease.wrote(Tokens{9}); },
@@ -156,21 +144,21 @@ TEMPLATE_TEST_CASE("each call of a lease that slides changes nothing without mem
 TEMPLATE_TEST_CASE("a cache that finds no memory at its construction leaks nothing", "[R1]", Plain,
                    Shared) {
     std::size_t faults = 0;
-    for (std::size_t n = 1;; ++n) {
-        bool threw = false;
-        bool fired = false;
-        {
-            FailingAllocation failing(n);
-            try {
-                const TestType cache({.page_tokens = 2}, PagePool(5000));
-            } catch (const std::bad_alloc&) {
-                threw = true;
-            }
-            fired = failing.fired();
+    bool agreed = true;
+    const auto fail_at_each = [&] {
+        for (std::size_t n = 1;; ++n) {
+            const auto outcome = with_failing_allocation(
+                n, [] { const TestType cache({.page_tokens = 2}, PagePool(5000)); });
+            agreed = agreed && outcome.threw == outcome.fired;
+            if (!outcome.fired) return;
+            ++faults;
         }
-        REQUIRE(threw == fired);
-        if (!fired) break;
-        ++faults;
-    }
+    };
+    fail_at_each();  // what the heap keeps at hand of freed pieces counts, and is there from now on
+    const HeapGrowth growth;
+    fail_at_each();
+    const std::size_t lost = growth.bytes();
+    CHECK(agreed);
+    CHECK(lost == 0);
     CHECK(faults > 0);
 }

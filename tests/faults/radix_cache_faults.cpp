@@ -69,17 +69,7 @@ std::size_t fail_every_allocation_of(std::size_t extra, Prepare& prepare, Action
         World world(extra);
         prepare(world);
         const std::string before = world.picture();
-        bool fired = false;
-        bool threw = false;
-        {
-            FailingAllocation failing(n);
-            try {
-                action(world);
-            } catch (const std::bad_alloc&) {
-                threw = true;
-            }
-            fired = failing.fired();
-        }
+        const auto [fired, threw] = with_failing_allocation(n, [&] { action(world); });
         CAPTURE(n, extra);
         REQUIRE(threw == fired);  // no failure is swallowed
         REQUIRE(first_finding(world.cache).empty());

@@ -54,14 +54,24 @@ class Claiming {
 
 // --- Sizes ---------------------------------------------------------------------------------------
 
+TEST_CASE("pages of more bytes than can be addressed are refused with their size",
+          "[hostile][R3]") {
+    for (const std::size_t page_tokens : {std::size_t{1} << 62u, most / 8, most / 16}) {
+        const std::string message =
+            refusal<InvalidArgument>([&] { Cache({.page_tokens = page_tokens}, PagePool(1)); });
+        CHECK_THAT(message, ContainsSubstring("page of " + std::to_string(page_tokens)));
+    }
+}
+
 TEST_CASE("pages times tokens that exceed 2^63 positions are refused with both numbers",
           "[hostile][R3]") {
-    for (const std::size_t page_tokens : {std::size_t{1} << 62u, most / 8, most / 16, most / 64}) {
+    for (const std::size_t page_tokens : {most / 64, most / 100'003, most >> 26u}) {
         const std::size_t pages = (most >> 1u) / page_tokens + 1;
         INFO(pages << " pages of " << page_tokens);
         const std::string message =
             refusal<InvalidArgument>([&] { Cache({.page_tokens = page_tokens}, PagePool(pages)); });
         CHECK_THAT(message, ContainsSubstring(std::to_string(page_tokens)));
+        CHECK_THAT(message, ContainsSubstring(std::to_string(pages) + " pages"));
     }
     CHECK_THROWS_AS(kvstem::SharedRadixCache<>({.page_tokens = 0}, PagePool(4)), InvalidArgument);
     CHECK_THROWS_AS(kvstem::SharedRadixCache<>({.page_tokens = most / 16}, PagePool(1 << 10)),

@@ -2,8 +2,9 @@
 // Damaged files: every cut, every value of every header byte, every flipped bit. What comes back is
 // a BadFormat that says what is wrong, or something that can be used.
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -153,7 +154,7 @@ TEST_CASE("a real checkpoint cut or flipped in its header is refused", "[hostile
 
 TEST_CASE("a damaged file is refused by its path's content, empty ones included", "[hostile]") {
     const auto folder = std::filesystem::temp_directory_path();
-    const std::string path = (folder / "kvstem-hostile-file.bin").string();
+    const std::string path = (folder / ("kvstem-hostile-" + std::to_string(getpid()))).string();
     std::ofstream(path, std::ios::binary | std::ios::trunc).close();
     CHECK_THROWS_AS(load_checkpoint(path), BadFormat);
     CHECK_THROWS_AS(Tokenizer::load(path, 300), BadFormat);
@@ -179,7 +180,7 @@ TEST_CASE("a tokenizer with any bit flipped is refused, or gives back any text",
         }
     }
     // At least every flip of the 31 lower bits of every length is one that no longer adds up.
-    CHECK(refused >= small_vocab_size * 28);
+    CHECK(refused >= small_vocab_size * 31);
 }
 
 TEST_CASE("a tokenizer's first bytes may be anything", "[hostile][R3]") {
@@ -254,8 +255,9 @@ TEST_CASE(
         "{\"hash_ids\":[1,2],\"input_length\":0}\n{\"hash_ids\":[],\"input_length\":7}\n");
     kvstem::replay::Replay<kvstem::LeastRecentlyUsed> replay(trace, {.capacity_blocks = 4});
     const auto counts = replay.run().whole;
-    CHECK(counts.hit_tokens <= counts.tokens);
-    CHECK(std::isfinite(counts.token_hit_rate()));
+    CHECK(counts.tokens == (std::uint64_t{1} << 40) + 7);
+    CHECK(counts.hit_blocks == 2);
+    CHECK(counts.hit_tokens == 0);  // of a request that says it has none
     CHECK_THROWS_WITH(kvstem_test::trace_of("{\"tokens\":[1],\"tag\":4294967296}"),
                       ContainsSubstring("tag"));
 }

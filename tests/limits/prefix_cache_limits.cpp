@@ -54,8 +54,10 @@ TEST_CASE("a million snapshots cost a bounded number of bytes each and leave in 
         for (std::size_t i = 0; i < million; ++i) store(cache, {7, token(i), 9});
         REQUIRE(cache.size() == million);
         // A slot, a node with its run of tokens, its place in the table of children.
-        CHECK(cache.stats().index_bytes <= 320 * million + 64 * 1024);
-        CHECK(growth.bytes() <= 640 * million + 64 * 1024);
+        // A quarter more than was measured at full size (see the limits of RadixCache).
+        constexpr std::size_t bytes_each = large_test_divisor == 1 ? 272 : 400;
+        CHECK(cache.stats().index_bytes <= bytes_each * million + 64 * 1024);
+        CHECK(growth.bytes() <= bytes_each * million + 64 * 1024);
         std::size_t found = 0;
         for (std::size_t i = 0; i < million; ++i) {
             found += cache.peek(Tokens{7, token(i), 9}).tokens;
@@ -203,7 +205,7 @@ TEST_CASE("after ten million operations on snapshots the memory is what it was",
     CHECK(cache.stats().evictions > million);
     CHECK(cache.stats().hits > million);
     cache.clear();
-    // A byte lost in a thousand operations would be more than this.
+    // A byte lost in a thousand operations would be more than this at full size.
     CHECK(cache.stats().index_bytes <= baseline + 4096);
     CHECK(growth.bytes() <= 4096);
 }

@@ -25,6 +25,9 @@ namespace {
 using Cache = kvstem::RadixCache<>;
 
 constexpr std::size_t million = 1'000'000 / large_test_divisor;
+// A quarter more than a node of one page was measured to take at full size. At a smaller one the
+// table of children may be moving, and both of its arrays count.
+constexpr std::size_t bytes_a_node = large_test_divisor == 1 ? 160 : 320;
 
 Token token(std::size_t i) {
     return static_cast<Token>(i);
@@ -42,9 +45,9 @@ TEST_CASE("a million leaves cost a node each, are found in two steps and leave o
     CHECK(cache.stats().evicted_pages == 0);
 
     // A node, its place in the table of children, its run of one token, its page.
-    const std::size_t bound = 320 * million + 64 * 1024;
+    const std::size_t bound = bytes_a_node * million + 64 * 1024;
     CHECK(cache.stats().index_bytes <= bound);
-    CHECK(growth.bytes() - pool <= bound + bound / 4);
+    CHECK(growth.bytes() - pool <= bound);
 
     std::size_t found = 0;
     for (std::size_t i = 0; i < million; ++i) {
@@ -87,7 +90,7 @@ TEST_CASE("a chain of a million nodes is pinned, cut, audited and dropped on a s
                 acquired.lease.publish(std::span(tokens).subspan(i, 1));
             }
             CHECK(cache.stats().nodes == n + 1);
-            CHECK(cache.stats().index_bytes <= 320 * n + 64 * 1024);
+            CHECK(cache.stats().index_bytes <= bytes_a_node * n + 64 * 1024);
             CHECK(cache.pinned_pages() == n);
             auto forked = acquired.lease.fork(rows);
             REQUIRE(forked);
@@ -306,7 +309,7 @@ TEST_CASE("after ten million operations the memory is what it was", "[limits][G3
     CHECK(stats.evicted_pages > million / 10);
     CHECK(stats.hit_tokens > million / 10);
     // The buffers of dead leases are kept, and some have grown. A byte lost in a hundred operations
-    // would be more than this.
+    // would be more than this at full size.
     CHECK(stats.index_bytes <= baseline + 64 * 1024);
     CHECK(growth.bytes() <= 64 * 1024);
 }

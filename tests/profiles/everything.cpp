@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Uses every part of the library once, so that all templates are there, and throws and catches nothing
-// itself: built with -fno-exceptions and -fno-rtti, too. With the argument `mistake` it makes one.
+// Uses the caches, the engine forms, the policies, ghosts, the decoder and replay once, so that their
+// templates are there, and throws and catches nothing itself: built with -fno-exceptions and
+// -fno-rtti, too. With the argument `mistake` it makes one.
 
 #include <cstddef>
 #include <cstdio>

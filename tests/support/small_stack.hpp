@@ -9,14 +9,16 @@
 
 namespace kvstem_test {
 
-/// Calls `body` on a thread of its own with a stack of 256 KiB and waits for it. It must not throw.
+/// Calls `body` on a thread of its own with a stack of 64 KiB and waits for it. It must not throw.
 template <class Body>
 void on_small_stack(Body body) {
-    constexpr std::size_t stack_bytes = 256 * 1024;
+    constexpr std::size_t stack_bytes = 64 * 1024;
     pthread_attr_t attributes;
     pthread_t thread;
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, stack_bytes);
+    if (pthread_attr_setstacksize(&attributes, stack_bytes) != 0) {
+        throw std::runtime_error("no stack so small");
+    }
     const auto call = [](void* argument) -> void* {
         (*static_cast<Body*>(argument))();
         return nullptr;
