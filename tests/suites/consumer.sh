@@ -160,15 +160,19 @@ checks_of_the_list() {
 }
 
 # Side by side; each group's lines come out together.
+groups=()
 for compiler in "$@"; do
     checks_with "$compiler" >"$work/log-${compiler//\//_}" &
+    groups+=($!)
 done
 (
     export CXX=$1
     check "the tests of both caches on the single header, $1" tests "$work/tests"
 ) >"$work/log-tests" &
+groups+=($!)
 checks_of_the_list >"$work/log-list"
-wait
+# A group that was killed half-way has said nothing of the rest.
+for group in "${groups[@]}"; do wait "$group"; done
 for name in "$@" tests list; do cat "$work/log-${name//\//_}"; done | tee "$work/all"
 printf '%d passed, %d failed\n' "$(grep -c '^ok ' "$work/all")" "$(grep -c '^FAILED ' "$work/all")"
 [ -s "$work/all" ] && ! grep -q '^FAILED ' "$work/all"

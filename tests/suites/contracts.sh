@@ -6,8 +6,12 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../tools/setup.sh"
 
 need g++
-[ $# -gt 0 ] || set -- g++ clang++
+if [ $# = 0 ]; then
+    set -- g++
+    if have clang++; then set -- g++ clang++; fi
+fi
 for compiler in "$@"; do
-    if have "$compiler"; then "$root/tests/tools/must_not_compile.sh" "$compiler"; fi
+    have "$compiler" || die "there is no compiler '$compiler'"
+    "$root/tests/tools/must_not_compile.sh" "$compiler"
 done
 "$root/tests/tools/readme_snippets.sh"

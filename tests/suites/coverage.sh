@@ -32,7 +32,7 @@ work=$(build_root)/coverage
 mkdir -p "$work"
 # Only our own headers are counted, so nothing else is made slower by counting.
 printf 'src:%s/include/*\n' "$root" >"$work/counted"
-export CXXFLAGS="${CXXFLAGS:-} -fprofile-instr-generate -fcoverage-mapping -fprofile-list=$work/counted"
+export CXXFLAGS="${CXXFLAGS:-} -fprofile-instr-generate -fcoverage-mapping -fprofile-list='$work/counted'"
 export KVSTEM_BUILD_DIR=$work
 say "building the tests to be counted…"
 folder=$(configure_tests)

@@ -75,7 +75,7 @@ count() { "$@" | wc -l; }
 
 # --- the figures
 
-# Headers longer than a bar, but for the ones named.
+# Headers longer than a bar.
 longer_than() {
     local bar=$1 list=$2
     of "$list" wc -l | awk -v bar="$bar" '$2 != "total" && $1 > bar { print $2 " (" $1 ")" }'

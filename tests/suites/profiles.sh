@@ -10,7 +10,10 @@ set -euo pipefail
 # shellcheck source=tests/tools/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../tools/setup.sh"
 
-[ $# -gt 0 ] || set -- g++ clang++
+if [ $# = 0 ]; then
+    set -- g++
+    if have clang++; then set -- g++ clang++; fi
+fi
 work=$(build_root)/profiles
 mkdir -p "$work"
 jobs=$(nproc 2>/dev/null || echo 2)
@@ -76,13 +79,15 @@ compile_in_32_bits() {
 # build_in_32_bits COMPILER: the tests that need no more than the library and Catch2. What fmt needs is
 # there in 64 bits only, and version.cpp is given the version by CMake.
 build_in_32_bits() {
+    local tests
+    mapfile -t tests < <(cd "$root/tests" &&
+        grep -LE 'fmt/|fmt\.hpp' unit/*.cpp faults/*.cpp contract/*.cpp | grep -v unit/version.cpp)
     rm -rf "$work/32"
     mkdir -p "$work/32"
     printf '#include "catch.hpp"\n' >"$work/32/all.hpp"
-    "$1" "${flags[@]}" "${in_32_bits[@]}" -x c++-header "$work/32/all.hpp" -o "$work/32/all.hpp.gch"
-    (cd "$root/tests" && grep -LE 'fmt/|fmt\.hpp' unit/*.cpp faults/*.cpp contract/*.cpp |
-        grep -v unit/version.cpp && printf '%s\n' main.cpp support/fail_allocation.cpp) |
-        xargs -P "$jobs" -n 1 bash "${BASH_SOURCE[0]}" --one "$1"
+    "$1" "${flags[@]}" "${in_32_bits[@]}" -x c++-header "$work/32/all.hpp" -o "$work/32/all.hpp.gch" || return
+    printf '%s\0' main.cpp support/fail_allocation.cpp "${tests[@]}" |
+        xargs -0 -P "$jobs" -n 1 bash "${BASH_SOURCE[0]}" --one "$1" || return
     "$1" "${flags[@]}" "${in_32_bits[@]}" "$work"/32/*.o -o "$work/32/tests"
 }
 
@@ -93,7 +98,7 @@ fi
 
 need g++ catch2
 for compiler in "$@"; do
-    have "$compiler" || continue
+    have "$compiler" || die "there is no compiler '$compiler'"
     profile "$compiler" "-fno-rtti" -fno-rtti
     profile "$compiler" "-fno-exceptions -fno-rtti" -fno-exceptions -fno-rtti
     check "$compiler, -fno-exceptions: a mistake is named" mistake_is_named
