@@ -71,6 +71,7 @@ void chat_rows(Bench& bench);
 void memory_rows(Bench& bench);
 void snapshot_rows(Bench& bench);
 void model_rows(Bench& bench);
+void replay_rows(Bench& bench);
 void naive_rows(Bench& bench);
 
 }  // namespace bench

@@ -88,6 +88,7 @@ int main(int argc, char** argv) try {
     bench::memory_rows(bench);
     bench::snapshot_rows(bench);
     bench::model_rows(bench);
+    bench::replay_rows(bench);
     bench::naive_rows(bench);
 
     if (bench.report.empty()) {

@@ -39,6 +39,22 @@ TEST_CASE("hazard evicts what a look at every block would evict", "[E6]") {
     }
 }
 
+TEST_CASE("hazard works out the worths when it says, whatever the number of requests", "[E6]") {
+    // The times between grow from 16 requests to 256.
+    constexpr std::size_t paths = 60;
+    Trace trace = random_trace(1, paths);
+    kvstem::reference::SplitMix64 random(1);
+    while (trace.requests.size() < 20'000) {
+        trace.requests.push_back(trace.requests[random.next() % paths]);
+    }
+    NaiveHazard naive{60, 65'536};
+    naive.run(trace);
+    const auto counts = Replay<Hazard>(trace, {60}).run().whole;
+    CHECK(counts.hit_blocks == naive.hits);
+    CHECK(counts.evicted_blocks == naive.evicted);
+    CHECK(counts.evicted_blocks > 20'000);
+}
+
 TEST_CASE("hazard forgets what a look at every block would forget", "[E6]") {
     // A history so short that most prompts have been forgotten, some of them in part, when they
     // come again.

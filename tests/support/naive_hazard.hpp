@@ -39,6 +39,7 @@ struct NaiveHazard {
     Table reuses{};
     Table exposure{};
     Table worth{};
+    std::uint64_t next_rebuild = 0;
     std::uint64_t hits = 0;
     std::uint64_t evicted = 0;
 
@@ -89,7 +90,10 @@ struct NaiveHazard {
             oldest->known = false;
         }
         touch(now, path, partial);
-        if (now % 16 == 0) rebuild();
+        if (now == next_rebuild) {
+            rebuild();
+            next_rebuild += now < 1024 ? 16 : now < 16'384 ? now / 64 : 256;
+        }
         insert(now, path);
     }
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "../config.hpp"
@@ -33,27 +34,33 @@ struct HazardLeaf {
 };
 
 /// Within a cell (a class and a bucket of age) all leaves are worth the same, so only the oldest of
-/// them competes. Every cell has its worth at hand, an empty one the highest, and every class
-/// the least of its cells: to find the least of all is to look through short arrays of numbers.
+/// them competes. Every cell has its worth at hand, an empty one the highest, every class the least
+/// of its cells, and every eight classes the least of theirs: to find the least of all is to look
+/// through a short array of numbers. When the oldest leaf of a cell will change it is known before,
+/// too: of each of the next requests there is a bit for every cell to be looked at then.
 ///
 /// Complexity: `put` and `take_out` O(log n) amortised + O(buckets); `least` O(classes) and, for
 /// each leaf that changes its bucket (at most once an octave), O(1), or O(log n) for the few that
-/// came out of order; after a rebuild of the table also O(buckets) for each cell with leaves.
-/// Exceptions: `use_classes` throws std::bad_alloc with nothing changed.
+/// came out of order; after a rebuild of the table also O(buckets) for each cell with leaves, and
+/// every `period` requests O(1) for each. Exceptions: `use_classes` throws std::bad_alloc with
+/// nothing changed.
 class HazardLeaves {
   public:
     void use_classes(std::size_t classes) {
         if (classes <= classes_.size()) return;
+        const std::size_t due_words = (classes * age_buckets + 63) / 64;
         cells_.reserve(classes * age_buckets);
         classes_.reserve(classes);
         worths_.reserve((classes + 7) / 8 * 8);
         by_eight_.reserve((classes + 7) / 8);
-        due_.reserve(classes);
+        due_.reserve(period * due_words);
         cells_.resize(classes * age_buckets);
         classes_.resize(classes);
         worths_.resize((classes + 7) / 8 * 8, highest);
         by_eight_.resize((classes + 7) / 8, highest);
-        due_.resize(classes, never);
+        due_.assign(period * due_words, 0);
+        due_words_ = due_words;
+        look_at_all_ = 0;  // at once
     }
 
     /// Requires: `touched`, `block_class` and `depth` are set.
@@ -70,13 +77,10 @@ class HazardLeaves {
     /// The leaf of the least worth; of equals the one touched the longest ago, then the deepest.
     template <class Nodes>
     [[nodiscard]] NodeId least(Nodes& nodes, HazardTable& table, std::uint64_t now) noexcept {
-        if (aged_until_ != now) age(nodes, table, now);
+        age(nodes, table, now);
         if (epoch_ != table.epoch()) take_worths(table);
         double least = highest;
-        for (std::size_t g = 0; g < by_eight_.size(); ++g) {
-            by_eight_[g] = least_of_eight(&worths_[8 * g]);
-            least = std::min(least, by_eight_[g]);
-        }
+        for (const double each : by_eight_) least = lesser(least, each);
         return least == highest ? no_node : oldest_worth(nodes, least);
     }
 
@@ -98,18 +102,18 @@ class HazardLeaves {
     /// Nearly all leaves come in their order, most of them from the bucket before: they queue up.
     /// The others are in the heap.
     struct Cell {
-        std::uint64_t oldest = 0;    // touch of the first
         std::uint64_t youngest = 0;  // an upper bound of the touches in the queue
         NodeId first = no_node;
         NodeId front = no_node;  // of the queue
         NodeId back = no_node;
         LeafHeap<OldestThenDeepest> heap;
     };
-    static constexpr std::uint64_t never = ~std::uint64_t{0};
+    static constexpr std::uint64_t period = 16;  // requests from one look at all cells to the next
     static constexpr double highest = std::numeric_limits<double>::infinity();
     struct Class {
         std::array<double, age_buckets> worth = all_highest();
-        std::uint32_t filled = 0;  // bits of cells with leaves
+        std::array<std::uint64_t, age_buckets> oldest{};  // touch of the first of each cell
+        std::uint32_t filled = 0;                         // bits of cells with leaves
 
         static constexpr std::array<double, age_buckets> all_highest() noexcept {
             std::array<double, age_buckets> worth{};
@@ -126,19 +130,25 @@ class HazardLeaves {
         return OldestThenDeepest::before(nodes.order(a), nodes.order(b));
     }
 
-    /// Without branches, which nobody could predict.
+    /// Without a branch, which nobody could predict.
+    static double lesser(double a, double b) noexcept { return b < a ? b : a; }
     static double least_of_eight(const double* n) noexcept {
-        const auto lesser = [](double a, double b) noexcept { return b < a ? b : a; };
         return lesser(lesser(lesser(n[0], n[1]), lesser(n[2], n[3])),
                       lesser(lesser(n[4], n[5]), lesser(n[6], n[7])));
     }
     static double least_of_class(const Class& of) noexcept {
         static_assert(age_buckets == 24);
-        return std::min(std::min(least_of_eight(&of.worth[0]), least_of_eight(&of.worth[8])),
-                        least_of_eight(&of.worth[16]));
+        return lesser(lesser(least_of_eight(&of.worth[0]), least_of_eight(&of.worth[8])),
+                      least_of_eight(&of.worth[16]));
     }
-    /// Of the leaves that are worth so much, which almost always is one. Requires: `by_eight_` is
-    /// right.
+    void lose_worth(std::size_t block_class, std::size_t bucket) noexcept {
+        Class& of = classes_[block_class];
+        const double lost = std::exchange(of.worth[bucket], highest);
+        if (lost != worths_[block_class]) return;
+        worths_[block_class] = least_of_class(of);
+        by_eight_[block_class / 8] = least_of_eight(&worths_[block_class / 8 * 8]);
+    }
+    /// Of the leaves that are worth so much, which almost always is one.
     template <class Nodes>
     [[nodiscard]] NodeId oldest_worth(Nodes& nodes, double worth) noexcept {
         NodeId best = no_node;
@@ -162,6 +172,7 @@ class HazardLeaves {
                HazardTable& table) noexcept {
         const std::size_t c = data.block_class;
         data.bucket = static_cast<std::uint8_t>(bucket);
+        Class& of = classes_[c];
         Cell& cell = cell_of(data);
         const bool queues =
             cell.back == no_node || cell.youngest < data.touched || before(nodes, cell.back, leaf);
@@ -177,15 +188,16 @@ class HazardLeaves {
             cell.heap.insert(nodes, leaf);
         }
         if (cell.first == no_node) {
-            classes_[c].filled |= 1u << bucket;
+            of.filled |= 1u << bucket;
             const double worth = table.worth(c, bucket);
-            classes_[c].worth[bucket] = worth;
-            worths_[c] = std::min(worths_[c], worth);
-        } else if (cell.oldest < data.touched || !before(nodes, leaf, cell.first)) {
+            of.worth[bucket] = worth;
+            worths_[c] = lesser(worths_[c], worth);
+            by_eight_[c / 8] = lesser(by_eight_[c / 8], worth);
+        } else if (of.oldest[bucket] < data.touched || !before(nodes, leaf, cell.first)) {
             return;
         }
         cell.first = leaf;
-        cell.oldest = data.touched;
+        of.oldest[bucket] = data.touched;
         note_due(c, bucket);
     }
     template <class Nodes>
@@ -207,47 +219,66 @@ class HazardLeaves {
             cell.first = top;
         }
         if (cell.first != no_node) {
-            cell.oldest = nodes.order(cell.first).touched;
+            classes_[data.block_class].oldest[data.bucket] = nodes.order(cell.first).touched;
             return;
         }
-        Class& of = classes_[data.block_class];
-        of.filled &= ~(1u << data.bucket);
-        of.worth[data.bucket] = highest;
-        worths_[data.block_class] = least_of_class(of);
-    }
-    void note_due(std::size_t block_class, std::size_t bucket) noexcept {
-        if (bucket + 1 == age_buckets) return;
-        const Cell& cell = cells_[block_class * age_buckets + bucket];
-        std::uint64_t& due = due_[block_class];
-        due = std::min(due, cell.oldest + bucket_begin(bucket + 1));
+        classes_[data.block_class].filled &= ~(1u << data.bucket);
+        lose_worth(data.block_class, data.bucket);
     }
 
+    // --- Ageing ---
+
+    /// Notes when the first leaf of a cell changes it, if that is before the next full look.
+    void note_due(std::size_t block_class, std::size_t bucket) noexcept {
+        if (bucket + 1 == age_buckets) return;
+        const std::uint64_t due = classes_[block_class].oldest[bucket] + bucket_begin(bucket + 1);
+        if (due >= look_at_all_) return;
+        const std::size_t cell = block_class * age_buckets + bucket;
+        due_[due % period * due_words_ + cell / 64] |= std::uint64_t{1} << cell % 64;
+    }
     /// Leaves whose age has crossed an edge change cells, the oldest of each cell first.
     template <class Nodes>
     void age(Nodes& nodes, HazardTable& table, std::uint64_t now) noexcept {
-        aged_until_ = now;
-        for (std::size_t c = 0; c < due_.size(); ++c) {
-            if (due_[c] <= now) age_class(nodes, c, table, now);
+        if (now >= look_at_all_) return age_all(nodes, table, now);
+        while (aged_until_ != now) {
+            std::uint64_t* due = &due_[++aged_until_ % period * due_words_];
+            for (std::size_t w = 0; w < due_words_; ++w) {
+                for (std::uint64_t left = std::exchange(due[w], 0); left != 0; left &= left - 1) {
+                    const std::size_t cell =
+                        64 * w + static_cast<std::size_t>(std::countr_zero(left));
+                    age_cell(nodes, cell / age_buckets, cell % age_buckets, table, now);
+                }
+            }
         }
     }
     template <class Nodes>
-    void age_class(Nodes& nodes, std::size_t block_class, HazardTable& table,
-                   std::uint64_t now) noexcept {
-        due_[block_class] = never;
-        // From old to young: what has moved is not looked at again.
-        for (std::uint32_t left = classes_[block_class].filled; left != 0;) {
-            const auto b = static_cast<std::size_t>(std::bit_width(left)) - 1;
-            left &= ~(1u << b);
-            if (b + 1 == age_buckets) continue;
-            Cell& cell = cells_[block_class * age_buckets + b];
-            while (cell.first != no_node && now - cell.oldest >= bucket_begin(b + 1)) {
-                const NodeId leaf = cell.first;
-                HazardLeaf& data = nodes.order(leaf);
-                leave(nodes, leaf, data);
-                enter(nodes, leaf, data, age_bucket(now - data.touched), table);
+    void age_all(Nodes& nodes, HazardTable& table, std::uint64_t now) noexcept {
+        aged_until_ = now;
+        look_at_all_ = (now / period + 1) * period;
+        std::fill(due_.begin(), due_.end(), 0);
+        for (std::size_t c = 0; c < classes_.size(); ++c) {
+            // From old to young: what has moved is not looked at again.
+            for (std::uint32_t left = classes_[c].filled; left != 0;) {
+                const auto b = static_cast<std::size_t>(std::bit_width(left)) - 1;
+                left &= ~(1u << b);
+                age_cell(nodes, c, b, table, now);
             }
-            if (cell.first != no_node) note_due(block_class, b);
         }
+    }
+    template <class Nodes>
+    void age_cell(Nodes& nodes, std::size_t block_class, std::size_t bucket, HazardTable& table,
+                  std::uint64_t now) noexcept {
+        if (bucket + 1 == age_buckets) return;
+        const Class& of = classes_[block_class];
+        const std::uint64_t width = bucket_begin(bucket + 1);
+        const std::uint32_t bit = 1u << bucket;
+        while ((of.filled & bit) != 0 && now - of.oldest[bucket] >= width) {
+            const NodeId leaf = cells_[block_class * age_buckets + bucket].first;
+            HazardLeaf& data = nodes.order(leaf);
+            leave(nodes, leaf, data);
+            enter(nodes, leaf, data, age_bucket(now - data.touched), table);
+        }
+        if ((of.filled & bit) != 0) note_due(block_class, bucket);
     }
     void take_worths(HazardTable& table) noexcept {
         epoch_ = table.epoch();
@@ -259,14 +290,21 @@ class HazardLeaves {
             }
             worths_[c] = least_of_class(of);
         }
+        for (std::size_t g = 0; g < by_eight_.size(); ++g) {
+            by_eight_[g] = least_of_eight(&worths_[8 * g]);
+        }
     }
 
     std::vector<Cell> cells_;  // of class c those from c × age_buckets on
     std::vector<Class> classes_;
-    std::vector<double> worths_;      // by class: the least of its cells
-    std::vector<double> by_eight_;    // the least of each eight of these
-    std::vector<std::uint64_t> due_;  // by class: before then no leaf changes its bucket
-    std::uint64_t aged_until_ = never;
+    std::vector<double> worths_;    // by class: the least of its cells
+    std::vector<double> by_eight_;  // the least of each eight of these
+    // For each request until the next look at all cells: bits of the cells whose first leaf may
+    // have to change its cell then.
+    std::vector<std::uint64_t> due_;
+    std::size_t due_words_ = 0;      // of each of these requests
+    std::uint64_t look_at_all_ = 0;  // at this request
+    std::uint64_t aged_until_ = 0;
     std::uint64_t epoch_ = 0;  // of the table, from which the worths are
 };
 
