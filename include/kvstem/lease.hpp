@@ -43,6 +43,9 @@ struct LeaseState {
     std::size_t shared_pages = 0;  // leading pages that stand in the tree, on the path to `node`
     std::size_t written = 0;       // positions with a KV row
     PageTable table;
+    // The way its pin has gone, from the top down, for the way back: every node is on the path to
+    // `node`, which may have got others in between since.
+    std::vector<NodeId> path;
     // Page indices below shared_pages, ascending, where the table still names the lease's own copy,
     // not the tree's.
     std::vector<std::uint32_t> duplicates;
@@ -72,6 +75,7 @@ struct LeaseState {
         node = no_node;
         adopted = shared_pages = written = 0;
         table.resize(0);
+        path.clear();
         duplicates.clear();
         tail.clear();
         shares_pages = false;
@@ -83,6 +87,7 @@ struct LeaseState {
         if (table.capacity() > most_kept) table.clear();
         if (tail.capacity() > most_kept) std::vector<T>().swap(tail);
         if (duplicates.capacity() > most_kept) std::vector<std::uint32_t>().swap(duplicates);
+        if (path.capacity() > most_kept) std::vector<NodeId>().swap(path);
         kept_from = slid_pages = anchor_pages = 0;
         anchor = no_anchor;
     }

@@ -221,6 +221,7 @@ class RadixCache {
   private:
     friend Lease;
     static constexpr std::size_t most_spare_states = 64;
+    static constexpr std::size_t nodes_ahead = 8;  // how far a walk along a known path asks ahead
     using State = detail::LeaseState<RadixCache, T>;
 
     struct NodeData {
@@ -277,7 +278,7 @@ class RadixCache {
     NodeId cut(NodeId node, std::uint32_t keep);
     void uncut(NodeId upper, NodeId lower) noexcept;
     void pin(NodeId node) noexcept;
-    void unpin(NodeId node, bool detached) noexcept;
+    void unpin(NodeId node, bool detached, std::span<const NodeId> path) noexcept;
     void remove_node(NodeId node) noexcept;
     std::size_t evict_from(NodeId leaf, std::size_t most) noexcept;
     void tell_request(State& state, NodeId node, std::size_t matched, Tokens prompt,
@@ -287,6 +288,12 @@ class RadixCache {
     void look_ahead(Nodes& nodes) const noexcept;
 
     // Pages.
+    static constexpr bool pins_in_turn = [] {
+        if constexpr (requires { typename Policy::PinsInTurn; }) {
+            return std::is_same_v<typename Policy::PinsInTurn, Policy>;
+        }
+        return false;
+    }();
     static constexpr bool trusts_pages = std::is_same_v<Pages, PagePool>;
     void enter_tree(std::span<const PageId> pages, bool may_be_shared) noexcept;
     void leave_tree(std::span<const PageId> pages) noexcept;

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <new>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -63,6 +65,15 @@ struct Switched : kvstem::LeastRecentlyUsed {
     explicit Switched(bool& it) : refuse(&it) {}
     void request(auto& /*nodes*/, const auto& /*info*/) const {
         if (*refuse) throw std::bad_alloc();
+    }
+};
+
+/// LeastRecentlyUsed, but for nodes being pinned one by one.
+struct OneByOne : kvstem::LeastRecentlyUsed {
+    std::size_t pins = 0;
+    void pinned(auto& nodes, NodeId node) noexcept {
+        ++pins;
+        kvstem::LeastRecentlyUsed::pinned(nodes, node);
     }
 };
 
@@ -246,6 +257,42 @@ TEST_CASE("a policy that refuses a request leaves no trace of its match or its n
     CHECK(cache.audit().ok());
     refuse = false;
     CHECK(cache.acquire(Tokens{0, 1, 2, 9}).lease.adopted() == 3);
+}
+
+TEST_CASE("a path pinned in one piece leaves the order that it leaves node by node", "[E2]") {
+    for (unsigned seed = 0; seed < 20; ++seed) {
+        kvstem::reference::SplitMix64 random(seed);
+        RadixCache<PagePool> together({.page_tokens = 1}, PagePool(60));
+        RadixCache<PagePool, OneByOne> one_by_one({.page_tokens = 1}, PagePool(60));
+        std::vector<decltype(together.acquire({}).lease)> leases;
+        std::vector<decltype(one_by_one.acquire({}).lease)> other_leases;
+        for (int step = 0; step < 300; ++step) {
+            INFO("seed " << seed << ", step " << step);
+            Tokens prompt(1 + random.next() % 12);
+            for (auto& token : prompt) token = static_cast<kvstem::Token>(random.next() % 2);
+            auto a = together.acquire(prompt);
+            auto b = one_by_one.acquire(prompt);
+            REQUIRE(a.admission == b.admission);
+            if (a.admission == kvstem::Admission::granted) {
+                REQUIRE(a.lease.adopted() == b.lease.adopted());
+                const auto own = std::span(prompt).subspan(a.lease.adopted());
+                a.lease.publish(own);
+                b.lease.publish(own);
+                leases.push_back(std::move(a.lease));
+                other_leases.push_back(std::move(b.lease));
+            }
+            while (leases.size() > random.next() % 4) {
+                const auto one = static_cast<std::ptrdiff_t>(random.next() % leases.size());
+                leases.erase(leases.begin() + one);
+                other_leases.erase(other_leases.begin() + one);
+            }
+            const std::size_t pages = random.next() % 3;
+            REQUIRE(together.evict(pages) == one_by_one.evict(pages));
+            REQUIRE(together.audit().ok());
+        }
+        CHECK(one_by_one.policy().pins > 300);
+        CHECK(together.stats().evicted_pages == one_by_one.stats().evicted_pages);
+    }
 }
 
 TEST_CASE("SLRU knows both halves of a protected node that was split", "[E6]") {

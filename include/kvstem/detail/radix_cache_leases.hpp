@@ -142,6 +142,7 @@ auto RadixCache<Pages, Policy, T>::admit(Tokens prompt, const Namespace& name,
     ++roots_[state.root].leases;
     if (node != no_node) path_.back() = node;  // the part above the cut, if there was one
     pin_and_copy(path_, state.table.view());
+    state.path.swap(path_);
     Lease lease(state);  // from here on it gives everything back if something fails
     const Admission admission = take_pages(state.table.unset(plan.fresh_pages));
     if (admission != Admission::granted) return {refuse(admission), Lease{}};
@@ -364,7 +365,7 @@ std::size_t RadixCache<Pages, Policy, T>::publish_whole(State& state, Tokens tok
             policy_.inserted(nodes, leaf);
         }
     }
-    if (state.node != no_node) unpin(state.node, false);
+    if (state.node != no_node) unpin(state.node, false, {});
     note_duplicates(state, end, known);
     state.node = leaf != no_node ? leaf : end;
     state.shared_pages += whole;
@@ -453,6 +454,7 @@ auto RadixCache<Pages, Policy, T>::fork(State& state, Copy&& copy) -> Acquired<L
     child.node = state.node;
     ++roots_[state.root].leases;
     pin_and_copy(path_, child.table.view().first(state.shared_pages));
+    child.path.swap(path_);
     Lease lease(child);  // from here on it gives everything back if something fails
     if (rows != 0) {
         const Admission admission = take_pages(child.table.unset(1));
@@ -537,7 +539,8 @@ template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::share_less(State& state, std::size_t pages,
                                               NodeId end) noexcept {
     if (!tree_.is_root(end)) pin(end);
-    unpin(state.node, roots_[state.root].detached);
+    unpin(state.node, roots_[state.root].detached, state.path);
+    while (!state.path.empty() && state.path.back() != end) state.path.pop_back();
     state.node = pages == 0 ? no_node : end;
     state.shared_pages = pages;
 }
@@ -572,7 +575,7 @@ void RadixCache<Pages, Policy, T>::release(State& state) noexcept {
     const std::uint32_t root = state.root;
     const bool detached = roots_[root].detached;
     give_up_pages(state, 0);
-    if (state.node != no_node) unpin(state.node, detached);
+    if (state.node != no_node) unpin(state.node, detached, state.path);
     --roots_[root].leases;
     drop_root_if_unused(root);
     give_state(state);

@@ -194,7 +194,11 @@ template <page_source Pages, eviction_policy Policy, token_type T>
 bool RadixCache<Pages, Policy, T>::pin_node(Nodes& nodes, NodeId node) noexcept {
     if (tree_.data(node).pins++ != 0) return false;
     pinned_pages_ += tree_.pages(node);
-    policy_.pinned(nodes, node);
+    if constexpr (pins_in_turn) {
+        policy_.pinned_in_turn(nodes, node);
+    } else {
+        policy_.pinned(nodes, node);
+    }
     tree_.move_to_front(node);  // the next request most likely comes this way again
     return true;
 }
@@ -204,14 +208,22 @@ template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::pin(NodeId node) noexcept {
     Nodes nodes{tree_};
     while (!tree_.is_root(node) && pin_node(nodes, node)) node = tree_.parent(node);
+    if constexpr (pins_in_turn) policy_.pinned_all(nodes);
 }
 
 /// Takes one pin off a path. Nodes that lose their last one become evictable, the deepest first,
-/// which is the order LeastRecentlyUsed relies on; in a detached tree they go at once.
+/// which is the order LeastRecentlyUsed relies on; in a detached tree they go at once. `path` are
+/// nodes that the walk will come by, from the top down, so that it can ask for them ahead.
 template <page_source Pages, eviction_policy Policy, token_type T>
-void RadixCache<Pages, Policy, T>::unpin(NodeId node, bool detached) noexcept {
+void RadixCache<Pages, Policy, T>::unpin(NodeId node, bool detached,
+                                         std::span<const NodeId> path) noexcept {
     Nodes nodes{tree_};
+    std::size_t to_come = path.size();
     while (!tree_.is_root(node)) {
+        if (to_come != 0 && path[to_come - 1] == node) {
+            --to_come;
+            if (to_come >= nodes_ahead) tree_.prefetch(path[to_come - nodes_ahead]);
+        }
         if (--tree_.data(node).pins != 0) return;
         const NodeId above = tree_.parent(node);
         if (detached) {
@@ -247,7 +259,6 @@ void RadixCache<Pages, Policy, T>::remove_node(NodeId node) noexcept {
 template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::pin_and_copy(std::span<const NodeId> path,
                                                 std::span<PageId> out) noexcept {
-    constexpr std::size_t ahead = 8;
     Nodes nodes{tree_};
     std::size_t end = out.size();
     const PageId* first = nullptr;  // the slices of one run, side by side, are one copy
@@ -260,7 +271,7 @@ void RadixCache<Pages, Policy, T>::pin_and_copy(std::span<const NodeId> path,
     };
     bool pinning = true;  // until a node that was pinned already: what is above it is, too
     for (std::size_t i = path.size(); i-- > 0;) {
-        if (i >= ahead) tree_.prefetch(path[i - ahead]);
+        if (i >= nodes_ahead) tree_.prefetch(path[i - nodes_ahead]);
         pinning = pinning && pin_node(nodes, path[i]);
         const std::span<const PageId> values = tree_.values(path[i]);
         if (values.data() + values.size() != first) {
@@ -270,6 +281,7 @@ void RadixCache<Pages, Policy, T>::pin_and_copy(std::span<const NodeId> path,
         first = values.data();
     }
     copy_run();
+    if constexpr (pins_in_turn) policy_.pinned_all(nodes);
 }
 
 // --- Pages: the one place where they enter and leave the tree ------------------------------------

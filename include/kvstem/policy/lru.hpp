@@ -40,6 +40,24 @@ struct LeastRecentlyUsed {
     void pinned(Nodes& nodes, NodeId node) noexcept {
         unlink(nodes, node);
     }
+    using PinsInTurn = LeastRecentlyUsed;
+    /// The same for one node of a path after the other, each the parent of the one before. What was
+    /// released together stands side by side in the list, and is taken out as one piece.
+    template <class Nodes>
+    void pinned_in_turn(Nodes& nodes, NodeId node) noexcept {
+        if (leaving_ == no_node || nodes.order(leaving_).newer != node) {
+            pinned_all(nodes);
+            before_leaving_ = nodes.order(node).older;
+        }
+        leaving_ = node;
+    }
+    /// That was all of the path.
+    template <class Nodes>
+    void pinned_all(Nodes& nodes) noexcept {
+        if (leaving_ == no_node) return;
+        link(nodes, before_leaving_, nodes.order(leaving_).newer);
+        leaving_ = no_node;
+    }
     /// An unpinned node was cut in two; `upper` is new and carries a copy of the data of `lower`.
     template <class Nodes>
     void split(Nodes& nodes, NodeId upper, NodeId lower) noexcept {
@@ -98,13 +116,20 @@ struct LeastRecentlyUsed {
         // Read one by one: the neighbour unlinked just before wrote half of this node's links, and
         // a load of both halves at once would have to wait until that store has left the core.
         const NodeId older = nodes.order(node).older;
-        const NodeId newer = nodes.order(node).newer;
+        link(nodes, older, nodes.order(node).newer);
+    }
+    template <class Nodes>
+    void link(Nodes& nodes, NodeId older, NodeId newer) noexcept {
         (older == no_node ? oldest_ : nodes.order(older).newer) = newer;
         (newer == no_node ? newest_ : nodes.order(newer).older) = older;
     }
 
     NodeId oldest_ = no_node;
     NodeId newest_ = no_node;
+    // Of nodes being pinned in turn: the newest of those that still have to be taken out of the
+    // list, side by side, and the node before the oldest of them.
+    NodeId leaving_ = no_node;
+    NodeId before_leaving_ = no_node;
 };
 
 }  // namespace kvstem
