@@ -101,7 +101,7 @@ concept copy_hook = std::same_as<std::remove_cvref_t<Copy>, NoCopy> ||
 /// | in the tree, pinned    | 1    | ≥ 1     | evictable as its last reader lets go; private by   |
 /// |                        |      |         | `clear` or `drop`                                  |
 /// | in the tree, evictable | 1    | 0       | pinned by `acquire`; out of the tree by `evict`,   |
-/// |                        |      |         | `drop`, `clear`                                    |
+/// |                        |      |         | `drop`, `clear`; private when evicted for a lease  |
 ///
 /// A pin is on nodes, not on pages: a node counts the leases that end with it and its pinned
 /// children, so pinning a path touches each of its nodes once and none of its pages.
@@ -280,6 +280,7 @@ class RadixCache {
     void pin(NodeId node) noexcept;
     void unpin(NodeId node, bool detached, std::span<const NodeId> path) noexcept;
     void remove_node(NodeId node) noexcept;
+    std::size_t evict_into(std::span<PageId> out) noexcept;
     std::size_t evict_from(NodeId leaf, std::size_t most) noexcept;
     void tell_request(State& state, NodeId node, std::size_t matched, Tokens prompt,
                       const Namespace& name, const RequestHints& hints);
@@ -368,7 +369,8 @@ class RadixCache {
     // had been forked, because the fork may hold them, too; and with a page source of the engine's
     // all, to see that it hands out none of them again.
     detail::PageBits in_tree_;
-    std::vector<NodeId> path_;  // of the request at hand, from the top down; kept for its memory
+    std::span<PageId> waiting_;  // places for the pages evicted next; else they go to the source
+    std::vector<NodeId> path_;   // of the request at hand, from the top down; kept for its memory
     std::vector<State*> leases_;
     std::vector<State*> spare_states_;  // states of dead leases, whose small buffers are used again
     std::size_t pinned_pages_ = 0;      // in the tree, on pinned nodes

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // What leaves a RadixCache, in which order, and when.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -255,6 +257,57 @@ TEST_CASE("a request that is short evicts what is missing and no more", "[E1][G4
     CHECK(cache.stats().evicted_pages == 3);
     CHECK(cache.cached_pages() == 3);
     CHECK(cache.free_pages() == 0);
+}
+
+TEST_CASE("a request gets the pages that are evicted for it, and the free ones behind them",
+          "[E1][G1]") {
+    auto cache = make_cache(2, 10);
+    publish_prompt(cache, counted(8));       // 4 pages, the oldest
+    publish_prompt(cache, counted(8, 100));  // 4 pages
+    REQUIRE(cache.free_pages() == 2);
+    const auto before = cached_pages_of(cache);
+    std::set<kvstem::PageId> old;
+    for (const auto& [key, page] : before) old.insert(page.page);
+
+    auto acquired = cache.acquire(counted(16, 200));  // 8 pages: 6 are missing
+    REQUIRE(acquired);
+    const auto table = acquired.lease.block_table();
+    const auto after = cached_pages_of(cache);
+    std::set<kvstem::PageId> own(table.begin(), table.end());
+    CHECK(own.size() == 8);
+    CHECK(std::all_of(table.begin(), table.begin() + 6, [&](auto p) { return old.count(p) == 1; }));
+    CHECK(std::all_of(table.begin() + 6, table.end(), [&](auto p) { return old.count(p) == 0; }));
+    for (const auto& [key, page] : after) CHECK(own.count(page.page) == 0);
+    CHECK(after.size() == 2);
+    CHECK(cache.stats().evicted_pages == 6);
+    CHECK(cache.free_pages() == 0);
+    CHECK(cache.audit().ok());
+
+    acquired.lease.release();
+    CHECK(cache.free_pages() == 8);
+    CHECK(cache.audit().ok());
+}
+
+TEST_CASE("a request never gets a page that a fork still holds", "[E1][G1]") {
+    auto cache = make_cache(2, 8);
+    auto first = cache.acquire(counted(8));
+    first.lease.wrote(counted(8));
+    auto fork = first.lease.fork([](auto, auto, auto) {});
+    REQUIRE(fork);
+    first.lease.publish();
+    first.lease.release();
+    publish_prompt(cache, counted(4, 100));
+    // In the tree, the oldest first: four pages that the fork holds as well, and two that nobody
+    // does. Two are free, and one is missing.
+    REQUIRE(cache.free_pages() == 2);
+    const auto acquired = cache.acquire(counted(6, 200));
+    REQUIRE(acquired);
+    const auto held = fork.lease.block_table();
+    for (const kvstem::PageId page : acquired.lease.block_table()) {
+        CHECK(std::find(held.begin(), held.end(), page) == held.end());
+        CHECK(cache.pages().refs(page) == 1);
+    }
+    CHECK(cache.audit().ok());
 }
 
 TEST_CASE("a request is refused for now only when leases hold what it needs", "[E4]") {

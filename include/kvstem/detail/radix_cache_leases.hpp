@@ -184,8 +184,22 @@ void RadixCache<Pages, Policy, T>::tell_request([[maybe_unused]] State& state,
 }
 
 /// Fills `out` with free pages, evicting for them. Requires: `can_free(out.size(), …)`.
+///
+/// What is evicted from a pool that is not the engine's own does not go back there to be taken out
+/// at once: the tree's hold becomes the lease's. A request that takes what an old one leaves then
+/// costs the pool nothing, however scattered the pages are.
 template <page_source Pages, eviction_policy Policy, token_type T>
 Admission RadixCache<Pages, Policy, T>::take_pages(std::span<PageId> out) {
+    const std::size_t free = pages_.free_pages();
+    if (trusts_pages && overlapping_pages_ == 0 && free < out.size()) {
+        const std::size_t missing = out.size() - free;
+        const std::size_t evicted = evict_into(out.first(missing));
+        if (evicted < missing) {
+            pages_.release(out.first(evicted));
+            return Admission::exhausted;
+        }
+        out = out.subspan(missing);
+    }
     if (out.empty()) return Admission::granted;
     make_room(out.size());
     if (!pages_.acquire(out)) return Admission::exhausted;

@@ -303,7 +303,10 @@ void RadixCache<Pages, Policy, T>::leave_tree(std::span<const PageId> pages) noe
         for (const PageId page : pages) overlapping_pages_ -= pages_.refs(page) > 1 ? 1 : 0;
     }
     in_tree_.erase(pages);
-    pages_.release(pages);
+    if (waiting_.empty()) return pages_.release(pages);
+    KVSTEM_ASSERT(pages.size() <= waiting_.size());
+    std::memcpy(waiting_.data(), pages.data(), pages.size_bytes());
+    waiting_ = waiting_.subspan(pages.size());
 }
 
 /// Gives back a lease's own holds.
@@ -374,6 +377,16 @@ std::size_t RadixCache<Pages, Policy, T>::evict(std::size_t pages) noexcept {
     }
     counters_.evicted_pages += evicted;
     tree_.tidy();
+    return evicted;
+}
+
+/// Evicts as many pages as `out` has places, if there are so many, and hands their holds on to the
+/// caller. Requires: no page in the tree is held by anyone else.
+template <page_source Pages, eviction_policy Policy, token_type T>
+std::size_t RadixCache<Pages, Policy, T>::evict_into(std::span<PageId> out) noexcept {
+    waiting_ = out;
+    const std::size_t evicted = evict(out.size());
+    waiting_ = {};
     return evicted;
 }
 
