@@ -55,9 +55,9 @@ concept page_source = requires(Pages& pages, const Pages& view, std::span<PageId
 ///
 /// Free pages are handed out in ascending order, going round; each acquire begins where the largest
 /// release since the one before gave pages back, or else where that one ended. So pages that were
-/// given back together are taken together: the pages of one request stay side by side in the
-/// engine's memory, also after much coming and going, and every run is repeatable. A page costs one
-/// bit; only pages with more than one owner have a counter.
+/// given back together are taken together and stay side by side in the engine's memory, and every
+/// run is repeatable. (What a RadixCache evicts for a request it hands on itself, in the order in
+/// which it was evicted.) A page costs one bit; only pages with more than one owner have a counter.
 ///
 /// Complexity: acquire and release O(pages), a whole word of 64 neighbouring free ids at a time,
 /// and one load for each 262,144 pages passed over; retain and refs O(1). Memory: capacity / 8
@@ -198,6 +198,10 @@ inline bool PagePool::acquire(std::span<PageId> out) noexcept {
     while (!out.empty()) {
         next_ = first_free_word_from(next_);
         out = out.subspan(take_from(next_, out));
+        // After much that was given back together the next word mostly has free pages, too.
+        while (!out.empty() && next_ + 1 < free_bits_.size() && free_bits_[next_ + 1] != 0) {
+            out = out.subspan(take_from(++next_, out));
+        }
     }
     return true;
 }
@@ -236,6 +240,13 @@ inline void PagePool::write_neighbours(std::span<PageId> out, std::uint32_t firs
 /// Takes free pages of one word, as many as there are and as are wanted. Returns how many.
 inline std::size_t PagePool::take_from(std::size_t word, std::span<PageId> out) noexcept {
     std::uint64_t bits = free_bits_[word];
+    if (bits == ~0ull && out.size() >= 64) {
+        for (std::uint32_t i = 0; i < 64; ++i) {
+            out[i] = PageId{static_cast<std::uint32_t>(word) * 64 + i};
+        }
+        mark_held(word, bits, 64);
+        return 64;
+    }
     std::size_t taken = 0;
     while (bits != 0 && taken < out.size()) {
         // A run of neighbours at a time: most free pages have free neighbours.

@@ -102,11 +102,9 @@ void chat(Bench& bench, const Replay& replay) {
 }
 
 /// What one request costs that has nothing in common with any before: it is looked up in vain, its
-/// tokens are copied into the tree, and as many are evicted. The last row tells what of it no cache
-/// can save: the copy, which reads a prompt and writes memory that both lie in no processor's cache.
-/// What the target leaves beside it is for some 160 page ids in about 25 runs, each of which ends
-/// where no branch predictor expects it, on their way out of the tree, through the pool and into a
-/// block table.
+/// tokens are copied into the tree, and as many are evicted, whose pages it gets. The last row tells
+/// what of it no cache can save: the copy, which reads a prompt and writes memory that both lie in
+/// no processor's cache.
 void miss(Bench& bench, Replay& replay) {
     const auto n = static_cast<double>(replay.chat().requests.size());
     for (const std::size_t page_tokens : page_sizes) {

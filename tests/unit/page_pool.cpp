@@ -267,6 +267,37 @@ TEST_CASE("free and held pages add up to the capacity after any operation", "[G1
     }
 }
 
+TEST_CASE("as many pages come and go as a span has, in whole words and beside them, in any order",
+          "[G1][G2]") {
+    const unsigned seed = GENERATE(range(1u, 13u));
+    std::mt19937 random(seed);
+    PagePool pool(64 * 20 + 10);
+    std::vector<std::uint32_t> refs(pool.capacity_pages());
+    std::vector<Ids> held;
+    for (int step = 0; step < 300; ++step) {
+        const std::size_t n = std::min<std::size_t>(62 + random() % 140, pool.free_pages());
+        Ids pages(n + 1, PageId{7'777});
+        REQUIRE(pool.acquire(std::span(pages).first(n)));
+        REQUIRE(pages.back() == PageId{7'777});
+        pages.pop_back();
+        for (const PageId page : pages) REQUIRE(++refs[index_of(page)] == 1);
+        // A page in the midst of its neighbours changes places with one that is released at another
+        // time: what begins and ends like a run of neighbours is none.
+        if (!held.empty() && n > 2) {
+            Ids& other = held[random() % held.size()];
+            std::swap(pages[1 + random() % (n - 2)], other[1 + random() % (other.size() - 2)]);
+        }
+        held.push_back(std::move(pages));
+        while (pool.free_pages() < 300) {
+            std::swap(held[random() % held.size()], held.back());
+            pool.release(std::span<const PageId>(held.back()));
+            for (const PageId page : held.back()) refs[index_of(page)] = 0;
+            held.pop_back();
+        }
+        REQUIRE(owners(pool) == refs);
+    }
+}
+
 TEST_CASE("a page with one owner costs a bit and one with several a counter", "[G1]") {
     PagePool pool(1'000'000);
     const std::size_t bytes = pool.bytes();

@@ -23,6 +23,11 @@ inline std::uint64_t ends_of_runs(std::span<const PageId> pages) noexcept {
         return index_of(pages[k + 1]) ^ (index_of(pages[k]) + 1);
     };
     std::uint64_t ends = 1ull << last;
+    if (pages.size() == 64) {  // most blocks of long runs are one
+        std::uint32_t any = 0;
+        for (std::uint32_t i = 0; i < 64; ++i) any |= index_of(pages[i]) ^ (index_of(pages[0]) + i);
+        if (any == 0) return ends;
+    }
     std::size_t k = 0;
     for (; k + step <= last; k += step) {
         std::uint32_t any = 0;
