@@ -56,8 +56,10 @@ concept page_source = requires(Pages& pages, const Pages& view, std::span<PageId
 /// Free pages are handed out in ascending order, going round; each acquire begins where the largest
 /// release since the one before gave pages back, or else where that one ended. So pages that were
 /// given back together are taken together and stay side by side in the engine's memory, and every
-/// run is repeatable. (What a RadixCache evicts for a request it hands on itself, in the order in
-/// which it was evicted.) A page costs one bit; only pages with more than one owner have a counter.
+/// run is repeatable. A page costs one bit; only pages with more than one owner have a counter.
+/// (What a RadixCache evicts for a request it hands on itself while no fork holds pages of its
+/// tree, in the order of the evicted nodes; so the pages of a request are no longer neighbours when
+/// much has come and gone that shares nothing.)
 ///
 /// Complexity: acquire and release O(pages), a whole word of 64 neighbouring free ids at a time,
 /// and one load for each 262,144 pages passed over; retain and refs O(1). Memory: capacity / 8

@@ -71,8 +71,8 @@ struct RadixCacheStats {
     std::size_t leases = 0;           ///< now
     std::size_t namespaces = 0;       ///< now: beside the default one
     std::size_t nodes = 0;            ///< now: of the tree
-    std::size_t index_bytes =
-        0;  ///< now: tree, bookkeeping, policy; not the pages, not the source's
+    /// now: tree, bookkeeping, policy; not what the leases, the pages and their source take
+    std::size_t index_bytes = 0;
 };
 
 /// No copy hook: partial pages are not matched.

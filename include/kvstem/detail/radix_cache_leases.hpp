@@ -199,6 +199,7 @@ Admission RadixCache<Pages, Policy, T>::take_pages(std::span<PageId> out) {
             return Admission::exhausted;
         }
         out = out.subspan(missing);
+        KVSTEM_ASSERT(out.size() == pages_.free_pages());  // so nothing below can fail
     }
     if (out.empty()) return Admission::granted;
     make_room(out.size());
@@ -554,7 +555,10 @@ void RadixCache<Pages, Policy, T>::share_less(State& state, std::size_t pages,
                                               NodeId end) noexcept {
     if (!tree_.is_root(end)) pin(end);
     unpin(state.node, roots_[state.root].detached, state.path);
-    while (!state.path.empty() && state.path.back() != end) state.path.pop_back();
+    const NodeId above = tree_.is_root(end) ? end : tree_.parent(end);  // if `end` is new
+    while (!state.path.empty() && state.path.back() != end && state.path.back() != above) {
+        state.path.pop_back();
+    }
     state.node = pages == 0 ? no_node : end;
     state.shared_pages = pages;
 }

@@ -213,7 +213,7 @@ void RadixCache<Pages, Policy, T>::pin(NodeId node) noexcept {
 
 /// Takes one pin off a path. Nodes that lose their last one become evictable, the deepest first,
 /// which is the order LeastRecentlyUsed relies on; in a detached tree they go at once. `path` are
-/// nodes that the walk will come by, from the top down, so that it can ask for them ahead.
+/// nodes that the walk may come by, from the top down, so that it can ask for them ahead.
 template <page_source Pages, eviction_policy Policy, token_type T>
 void RadixCache<Pages, Policy, T>::unpin(NodeId node, bool detached,
                                          std::span<const NodeId> path) noexcept {

@@ -247,7 +247,8 @@ class TouchHistory {
 
   private:
     static constexpr std::uint64_t never = ~std::uint64_t{0};
-    static constexpr std::size_t first_edge = 5;  // younger ones are crossed within 16 requests
+    // Crossed 16 requests after a touch; `advance` must not come sooner after the one before.
+    static constexpr std::size_t first_edge = 5;
 
     static std::uint32_t child_hash(std::uint32_t parent, std::uint32_t first_key) noexcept {
         const std::uint64_t both = std::uint64_t{parent} << 32 | first_key;

@@ -64,8 +64,8 @@ class Hazard {
     };
     static constexpr std::uint32_t most_tags = 16;
     /// How many requests after this one the hazards are worked out again. Counts are of all time,
-    /// so they change ever more slowly: by less than a 64th from one time to the next. But what is
-    /// new must not wait for ever.
+    /// so they change ever more slowly: after 1,024 requests it waits for a 64th more of them. But
+    /// what is new must not wait for ever.
     static constexpr std::uint64_t rebuild_interval(std::uint64_t request) noexcept {
         return std::clamp<std::uint64_t>(request / 64, 16, 256);
     }

@@ -124,8 +124,9 @@ struct RequestDataOf<Policy> {
 ///
 /// A policy that can take nodes out of its order faster together names itself as `PinsInTurn`, and
 /// has `pinned_in_turn(nodes, node)` called in place of `pinned`, for nodes of which each is the
-/// parent of the one before, and `pinned_all(nodes)` after the last, before any other call. (One
-/// that is derived from such a policy does not name itself, so a `pinned` of its own is called.)
+/// parent of the one before, and `pinned_all(nodes)` after the last, before any other call; both
+/// noexcept. (One that is derived from such a policy does not name itself, so a `pinned` of its own
+/// is called.)
 ///
 /// A policy with a type `RequestData` gets one such object for each lease, as the last argument of
 /// `request` and of `inserted`; a fork starts with a copy. It must be default-constructible,
