@@ -160,7 +160,8 @@ class PolicyRun {
         for (std::uint64_t n = random_.next() % 3; n > 0; --n) {
             const std::size_t first = random_.next() % prompt.size();
             h.wanted.push_back(
-                {first, first + random_.next() % 9, static_cast<std::uint8_t>(random_.next() % 101),
+                {first, first + static_cast<std::size_t>(random_.next() % 9),
+                 static_cast<std::uint8_t>(random_.next() % 101),
                  random_.next() % 2 == 0 ? Retention::for_ever : random_.next() % 20});
         }
         while (h.shared < length && pages_.count(prefix_of(h.path, h.shared + 1)) != 0) ++h.shared;
