@@ -259,6 +259,20 @@ TEST_CASE("a request that is short evicts what is missing and no more", "[E1][G4
     CHECK(cache.free_pages() == 0);
 }
 
+TEST_CASE("from an engine's own page source a request evicts what is missing and no more", "[G4]") {
+    struct OwnPages : PagePool {
+        using PagePool::PagePool;
+    };
+    kvstem::RadixCache<OwnPages> cache({.page_tokens = 2}, OwnPages(10));
+    publish_prompt(cache, counted(16));
+    REQUIRE(cache.free_pages() == 2);
+    const auto acquired = cache.acquire(counted(8, 200));  // 4 pages: 2 are missing
+    REQUIRE(acquired);
+    CHECK(cache.stats().evicted_pages == 2);
+    CHECK(cache.cached_pages() == 6);
+    CHECK(cache.audit().ok());
+}
+
 TEST_CASE("a request gets the pages that are evicted for it, and the free ones behind them",
           "[E1][G1]") {
     auto cache = make_cache(2, 10);
