@@ -2,10 +2,8 @@
 // The row of the eviction policies: what one that learns costs beside least recently used.
 
 #include <cstddef>
-#include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "bench.hpp"
 #include "kvstem/policy/hazard.hpp"

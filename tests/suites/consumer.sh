@@ -172,7 +172,9 @@ done
 groups+=($!)
 checks_of_the_list >"$work/log-list"
 # A group that was killed half-way has said nothing of the rest.
-for group in "${groups[@]}"; do wait "$group"; done
+for group in "${groups[@]}"; do
+    wait "$group" || printf 'FAILED  a group of checks did not come to its end\n' >>"$work/log-list"
+done
 for name in "$@" tests list; do cat "$work/log-${name//\//_}"; done | tee "$work/all"
 printf '%d passed, %d failed\n' "$(grep -c '^ok ' "$work/all")" "$(grep -c '^FAILED ' "$work/all")"
 [ -s "$work/all" ] && ! grep -q '^FAILED ' "$work/all"

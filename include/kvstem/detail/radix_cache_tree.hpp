@@ -582,8 +582,10 @@ void RadixCache<Pages, Policy, T>::audit_leases(AuditReport& report) const {
         report.require(state.place == place && state.cache == this, "a lease is not where it says",
                        place);
         std::size_t index = state.shared_pages;
+        std::size_t way = state.path.size();
         for (NodeId node = state.node; node != no_node && !tree_.is_root(node);
              node = tree_.parent(node)) {
+            if (way != 0 && state.path[way - 1] == node) --way;
             for (std::size_t i = tree_.pages(node); i-- > 0 && index-- > 0;) {
                 const bool same = state.table[index] == tree_.values(node)[i];
                 report.require(same != state.holds_privately(index),
@@ -591,6 +593,7 @@ void RadixCache<Pages, Policy, T>::audit_leases(AuditReport& report) const {
             }
         }
         report.require(index == 0, "a lease's node does not cover its shared pages", place);
+        report.require(way == 0, "a lease keeps nodes that are not on its path", place);
         report.require(state.slid_pages != 0 ||
                            state.written == state.shared_pages * page_tokens() + state.tail.size(),
                        "a lease's tokens are not as many as its rows", place);

@@ -40,7 +40,7 @@ struct LeastRecentlyUsed {
     void pinned(Nodes& nodes, NodeId node) noexcept {
         unlink(nodes, node);
     }
-    using PinsInTurn = LeastRecentlyUsed;
+    using PinsInTurn = LeastRecentlyUsed;  // so that paths are pinned by the two calls below
     /// The same for one node of a path after the other, each the parent of the one before. What was
     /// released together stands side by side in the list, and is taken out as one piece.
     template <class Nodes>
