@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -26,7 +29,9 @@ using kvstem::replay::WorkingPages;
 
 TEST_CASE("hazard evicts what a look at every block would evict", "[E6]") {
     for (unsigned seed = 0; seed < 10 * test_scale(); ++seed) {
-        const Trace trace = random_trace(seed, large_test_divisor == 1 ? 400 : 120);
+        // Every other one comes back to what is older than what counts as young.
+        const Trace trace =
+            random_trace(seed, large_test_divisor == 1 ? 400 : 120, seed % 2 == 0 ? 60 : 300);
         for (const std::size_t capacity : {20u, 60u, 200u}) {
             INFO("seed " << seed << ", capacity " << capacity);
             // A pool has a page more than the capacity, for the token that is never published.
@@ -112,6 +117,47 @@ TEST_CASE(
     CHECK(history.follow({root, 0}, 6, key).segment == whole);
     CHECK(history.oldest() == upper);
     CHECK(history.at(upper).newer == whole);
+}
+
+TEST_CASE("a segment is followed to its own child, whoever was touched before it", "[E6]") {
+    kvstem::detail::TouchHistory history;
+    history.reserve(16);
+    const auto keys_from = [](std::uint32_t first) {
+        return [first](std::uint32_t depth) { return first + depth; };
+    };
+    const auto key = keys_from(100);
+    const std::uint32_t a = history.add(history.root(7), 2);
+    const std::uint32_t child_of_a = history.add(a, 4);
+    const std::uint32_t b = history.add(history.root(8), 2);
+    const std::uint32_t child_of_b = history.add(b, 4);
+    for (const std::uint32_t each : {child_of_a, a, b, child_of_b, a}) {
+        history.touch(each, 0, 0, 1, key);
+    }
+    REQUIRE(history.at(a).older == child_of_b);  // which has the key of the other child
+    CHECK(history.follow({a, 2}, 4, key).segment == child_of_a);
+    history.touch(child_of_a, 1, 0, 1, key);
+    history.touch(a, 1, 0, 1, key);
+    REQUIRE(history.at(a).older == child_of_a);
+    CHECK(history.follow({a, 2}, 4, key).segment == child_of_a);
+    CHECK(history.follow({a, 2}, 4, keys_from(300)).segment == a);
+}
+
+TEST_CASE("a child that has been forgotten is not followed", "[E6]") {
+    kvstem::detail::TouchHistory history;
+    history.reserve(16);
+    const auto key = [](std::uint32_t depth) { return 100 + depth; };
+    const std::uint32_t above = history.add(history.root(7), 6);
+    const std::uint32_t child = history.add(above, 8);
+    history.touch(child, 0, 0, 1, key);
+    history.touch(above, 0, 0, 1, key);
+    history.use(above);
+    history.use(child);
+    history.forget(above, 2);
+    history.split(above, 4);  // so the lower part, which keeps the number, is not known
+    REQUIRE(history.at(above).older == child);
+    CHECK(history.follow({above, 6}, 8, key).depth == 8);
+    history.forget(child, 2);
+    CHECK(history.follow({above, 6}, 8, key).depth == 6);
 }
 
 TEST_CASE("a segment that crosses several edges at once ends in the last of its buckets") {
@@ -267,11 +313,68 @@ TEST_CASE("a tag that says which conversations go on makes hazard hit more", "[E
     CHECK(hit_rate(0.9) > 1.25 * untagged);
 }
 
+namespace {
+
+/// Hazard beside a look at all evictable leaves.
+struct ComparedHazard : Hazard {
+    struct Seen {
+        std::set<kvstem::NodeId> leaves;
+        std::size_t victims = 0;
+        std::size_t wrong = 0;
+        std::size_t of_one_time = 0;  // victims that were not the only leaf touched then
+    };
+    std::shared_ptr<Seen> seen = std::make_shared<Seen>();
+
+    template <class Nodes>
+    void unpinned(Nodes& nodes, kvstem::NodeId node) noexcept {
+        if (nodes.is_leaf(node)) seen->leaves.insert(node);
+        Hazard::unpinned(nodes, node);
+    }
+    template <class Nodes>
+    void became_leaf(Nodes& nodes, kvstem::NodeId node) noexcept {
+        seen->leaves.insert(node);
+        Hazard::became_leaf(nodes, node);
+    }
+    template <class Nodes>
+    void pinned(Nodes& nodes, kvstem::NodeId node) noexcept {
+        seen->leaves.erase(node);
+        Hazard::pinned(nodes, node);
+    }
+    template <class Nodes>
+    void removed(Nodes& nodes, kvstem::NodeId node) noexcept {
+        seen->leaves.erase(node);
+        Hazard::removed(nodes, node);
+    }
+    template <class Nodes>
+    kvstem::NodeId victim(Nodes& nodes) noexcept {
+        const kvstem::NodeId victim = Hazard::victim(nodes);
+        const auto order = [&](kvstem::NodeId leaf) {
+            const NodeData& data = nodes.order(leaf);
+            return std::tuple(worth(nodes, leaf), data.touched, ~data.depth, data.serial);
+        };
+        kvstem::NodeId first = kvstem::no_node;
+        std::size_t as_old = 0;
+        for (const kvstem::NodeId leaf : seen->leaves) {
+            if (first == kvstem::no_node || order(leaf) < order(first)) first = leaf;
+            as_old += nodes.order(leaf).touched == nodes.order(victim).touched ? 1 : 0;
+        }
+        ++seen->victims;
+        seen->wrong += victim == first ? 0 : 1;
+        seen->of_one_time += as_old > 1 ? 1 : 0;
+        return victim;
+    }
+};
+
+}  // namespace
+
 TEST_CASE("hazard keeps its order while leases come, go, publish late and are cleared away",
           "[E6]") {
     // What no replay does: pages of several tokens, answers, forks, many leases, namespaces.
     kvstem::reference::SplitMix64 random(9);
-    kvstem::RadixCache<kvstem::PagePool, Hazard> cache({.page_tokens = 2}, kvstem::PagePool(60));
+    const ComparedHazard policy;
+    const ComparedHazard::Seen& seen = *policy.seen;
+    kvstem::RadixCache<kvstem::PagePool, ComparedHazard> cache({.page_tokens = 2},
+                                                               kvstem::PagePool(60), policy);
     using Lease = decltype(cache)::Lease;
     std::vector<Lease> leases;
     std::size_t granted = 0;
@@ -318,4 +421,8 @@ TEST_CASE("hazard keeps its order while leases come, go, publish late and are cl
     const std::size_t cached = cache.cached_pages();
     CHECK(cache.evict(60) == cached);  // no leaf has been lost
     CHECK(cache.free_pages() == 60);
+    CHECK(seen.leaves.empty());
+    CHECK(seen.wrong == 0);
+    CHECK(seen.victims > 1000);
+    CHECK(seen.of_one_time > 10);
 }

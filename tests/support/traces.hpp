@@ -36,9 +36,9 @@ inline std::optional<Trace> real_trace(const std::string& name) {
     return kvstem::replay::TraceReader().read(in);
 }
 
-/// Requests that go on with, branch off or repeat earlier ones; the last block is partial now and
-/// then.
-inline Trace random_trace(std::uint64_t seed, std::size_t requests) {
+/// Requests that go on with, branch off or repeat one of so many before them; the last block is
+/// partial now and then.
+inline Trace random_trace(std::uint64_t seed, std::size_t requests, std::size_t reach = 60) {
     kvstem::reference::SplitMix64 random(seed);
     std::vector<std::vector<std::uint64_t>> paths;
     std::uint64_t next = 0;
@@ -46,8 +46,7 @@ inline Trace random_trace(std::uint64_t seed, std::size_t requests) {
     for (std::size_t i = 0; i < requests; ++i) {
         std::vector<std::uint64_t> path;
         if (!paths.empty() && random.next() % 5 != 0) {
-            path =
-                paths[paths.size() - 1 - random.next() % std::min<std::size_t>(paths.size(), 60)];
+            path = paths[paths.size() - 1 - random.next() % std::min(paths.size(), reach)];
             if (random.next() % 3 == 0) path.resize(random.next() % (path.size() + 1));
         }
         const std::uint64_t most = random.next() % 4 == 0 ? 20 : 4;

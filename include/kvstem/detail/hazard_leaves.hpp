@@ -7,7 +7,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -15,49 +14,55 @@
 #include "../policy/leaf_heap.hpp"
 #include "../radix_tree.hpp"
 #include "hazard_table.hpp"
+#include "least_number.hpp"
 #include "touch_history.hpp"
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
 /// What a node carries for HazardLeaves.
 struct HazardLeaf {
-    enum class Place : std::uint8_t { nowhere, queue, heap };
+    enum class Place : std::uint8_t { nowhere, young, queue, heap };
 
     std::uint64_t touched = 0;                   // of the last page
     std::uint32_t depth = 0;                     // pages from the root to its end
     std::uint32_t serial = 0;                    // of nodes made
     std::uint32_t segment = TouchHistory::none;  // see TouchHistory::covering
     std::uint16_t block_class = 0;
-    std::uint8_t bucket = 0;
+    std::uint8_t bucket = 0;  // its cell's; not of a young one
     Place place = Place::nowhere;
     HeapLinks links;
 };
 
-/// Within a cell (a class and a bucket of age) all leaves are worth the same, so only the oldest of
-/// them competes. Every cell has its worth at hand, an empty one the highest, every class the least
-/// of its cells, and every eight classes the least of theirs: to find the least of all is to look
-/// through a short array of numbers. When the oldest leaf of a cell will change it is known before,
-/// too: of each of the next requests there is a bit for every cell to be looked at then.
+/// Finds the leaf of the least worth, which is a matter of class and bucket of age. What is old and
+/// what is young stand apart:
 ///
-/// Complexity: `put` and `take_out` O(log n) amortised + O(buckets); `least` O(classes) and, for
-/// each leaf that changes its bucket (at most once an octave), O(1), or O(log n) for the few that
-/// came out of order; after a rebuild of the table also O(buckets) for each cell with leaves, and
-/// every `period` requests O(1) for each. Exceptions: `use_classes` throws std::bad_alloc with
-/// nothing changed.
+///   - Within a cell (a class and a bucket) all leaves are worth the same, so only the oldest of
+///     them competes. Every cell has its worth at hand, and every class the least of its cells.
+///     When the oldest leaf of a cell will change it is known before: of each of the next requests
+///     there is a bit for every class to be looked at then.
+///   - In its first `young_age` requests a leaf crosses half of all edges it will ever cross. Of a
+///     request's path only one node is a leaf. So the leaves of the latest requests stand in a row,
+///     each at the place of its request, with its worth: to cross an edge is to get another one. A
+///     leaf whose place is taken (another answer published at that time) goes to its cell at once.
+///
+/// To find the least of all is to look through a short array of numbers.
+///
+/// Complexity: `put` and `take_out` O(log n) amortised + O(buckets); `least` O(classes + young_age)
+/// and, for each leaf that changes its bucket (at most once an octave), O(1), or O(log n) for the
+/// few that came out of order; after a rebuild of the table also O(buckets) for each cell with
+/// leaves, and every `period` requests O(1) for each. Exceptions: `use_classes` throws
+/// std::bad_alloc with nothing changed.
 class HazardLeaves {
   public:
     void use_classes(std::size_t classes) {
         if (classes <= classes_.size()) return;
-        const std::size_t due_words = (classes * age_buckets + 63) / 64;
+        const std::size_t due_words = (classes + 63) / 64;
         cells_.reserve(classes * age_buckets);
         classes_.reserve(classes);
-        worths_.reserve((classes + 7) / 8 * 8);
-        by_eight_.reserve((classes + 7) / 8);
+        worths_.resize(young_age + classes);
         due_.reserve(period * due_words);
         cells_.resize(classes * age_buckets);
         classes_.resize(classes);
-        worths_.resize((classes + 7) / 8 * 8, highest);
-        by_eight_.resize((classes + 7) / 8, highest);
         due_.assign(period * due_words, 0);
         due_words_ = due_words;
         look_at_all_ = 0;  // at once
@@ -67,11 +72,16 @@ class HazardLeaves {
     template <class Nodes>
     void put(Nodes& nodes, NodeId leaf, HazardTable& table, std::uint64_t now) noexcept {
         HazardLeaf& data = nodes.order(leaf);
-        enter(nodes, leaf, data, age_bucket(now - data.touched), table);
+        if (!enter_young(leaf, data, table, now)) {
+            enter(nodes, leaf, data, age_bucket(now - data.touched), table);
+        }
     }
     template <class Nodes>
     void take_out(Nodes& nodes, NodeId leaf) noexcept {
-        leave(nodes, leaf, nodes.order(leaf));
+        HazardLeaf& data = nodes.order(leaf);
+        if (data.place != HazardLeaf::Place::young) return leave(nodes, leaf, data);
+        leave_young(data.touched % young_age);
+        data.place = HazardLeaf::Place::nowhere;
     }
 
     /// The leaf of the least worth; of equals the one touched the longest ago, then the deepest.
@@ -79,15 +89,13 @@ class HazardLeaves {
     [[nodiscard]] NodeId least(Nodes& nodes, HazardTable& table, std::uint64_t now) noexcept {
         age(nodes, table, now);
         if (epoch_ != table.epoch()) take_worths(table);
-        double least = highest;
-        for (const double each : by_eight_) least = lesser(least, each);
+        const double least = worths_.least();
         return least == highest ? no_node : oldest_worth(nodes, least);
     }
 
     [[nodiscard]] std::size_t bytes() const noexcept {
         return cells_.capacity() * sizeof(Cell) + classes_.capacity() * sizeof(Class) +
-               (worths_.capacity() + by_eight_.capacity()) * sizeof(double) +
-               due_.capacity() * sizeof(std::uint64_t);
+               worths_.bytes() + due_.capacity() * sizeof(std::uint64_t);
     }
 
   private:
@@ -109,7 +117,13 @@ class HazardLeaves {
         LeafHeap<OldestThenDeepest> heap;
     };
     static constexpr std::uint64_t period = 16;  // requests from one look at all cells to the next
-    static constexpr double highest = std::numeric_limits<double>::infinity();
+    static constexpr double highest = LeastNumber::highest;
+    static constexpr std::uint64_t young_age = 64;  // requests: bits of a word
+    struct Young {
+        std::uint64_t touched = 0;
+        NodeId leaf = no_node;
+        std::uint16_t block_class = 0;
+    };
     struct Class {
         std::array<double, age_buckets> worth = all_highest();
         std::array<std::uint64_t, age_buckets> oldest{};  // touch of the first of each cell
@@ -130,12 +144,6 @@ class HazardLeaves {
         return OldestThenDeepest::before(nodes.order(a), nodes.order(b));
     }
 
-    /// Without a branch, which nobody could predict.
-    static double lesser(double a, double b) noexcept { return b < a ? b : a; }
-    static double least_of_eight(const double* n) noexcept {
-        return lesser(lesser(lesser(n[0], n[1]), lesser(n[2], n[3])),
-                      lesser(lesser(n[4], n[5]), lesser(n[6], n[7])));
-    }
     static double least_of_class(const Class& of) noexcept {
         static_assert(age_buckets == 24);
         return lesser(lesser(least_of_eight(&of.worth[0]), least_of_eight(&of.worth[8])),
@@ -144,26 +152,27 @@ class HazardLeaves {
     void lose_worth(std::size_t block_class, std::size_t bucket) noexcept {
         Class& of = classes_[block_class];
         const double lost = std::exchange(of.worth[bucket], highest);
-        if (lost != worths_[block_class]) return;
-        worths_[block_class] = least_of_class(of);
-        by_eight_[block_class / 8] = least_of_eight(&worths_[block_class / 8 * 8]);
+        if (lost == worths_[young_age + block_class]) {
+            worths_.set(young_age + block_class, least_of_class(of));
+        }
+    }
+    static std::uint32_t cells_worth(const Class& of, double worth) noexcept {
+        return equal_of_eight(&of.worth[0], worth) | equal_of_eight(&of.worth[8], worth) << 8 |
+               equal_of_eight(&of.worth[16], worth) << 16;
     }
     /// Of the leaves that are worth so much, which almost always is one.
     template <class Nodes>
     [[nodiscard]] NodeId oldest_worth(Nodes& nodes, double worth) noexcept {
         NodeId best = no_node;
-        for (std::size_t g = 0; g < by_eight_.size(); ++g) {
-            if (by_eight_[g] != worth) continue;
-            for (std::size_t c = 8 * g; c < 8 * g + 8; ++c) {
-                if (worths_[c] != worth) continue;
-                for (std::uint32_t left = classes_[c].filled; left != 0; left &= left - 1) {
-                    const auto b = static_cast<std::size_t>(std::countr_zero(left));
-                    if (classes_[c].worth[b] != worth) continue;
-                    const NodeId leaf = cells_[c * age_buckets + b].first;
-                    if (best == no_node || before(nodes, leaf, best)) best = leaf;
-                }
-            }
-        }
+        const auto compete = [&](NodeId leaf) {
+            if (best == no_node || before(nodes, leaf, best)) best = leaf;
+        };
+        worths_.for_each(worth, [&](std::size_t at) {
+            if (at < young_age) return compete(young_[at].leaf);
+            const std::size_t c = at - young_age;
+            for_each_bit(cells_worth(classes_[c], worth),
+                         [&](std::size_t b) { compete(cells_[c * age_buckets + b].first); });
+        });
         return best;
     }
 
@@ -191,8 +200,7 @@ class HazardLeaves {
             of.filled |= 1u << bucket;
             const double worth = table.worth(c, bucket);
             of.worth[bucket] = worth;
-            worths_[c] = lesser(worths_[c], worth);
-            by_eight_[c / 8] = lesser(by_eight_[c / 8], worth);
+            worths_.lower(young_age + c, worth);
         } else if (of.oldest[bucket] < data.touched || !before(nodes, leaf, cell.first)) {
             return;
         }
@@ -226,6 +234,46 @@ class HazardLeaves {
         lose_worth(data.block_class, data.bucket);
     }
 
+    // --- The young ---
+
+    static constexpr std::uint64_t bit(std::uint64_t at) noexcept { return std::uint64_t{1} << at; }
+    /// Of the places of the young, those whose age has crossed an edge at this request.
+    static constexpr std::uint64_t crossing(std::uint64_t now) noexcept {
+        std::uint64_t places = 0;
+        for (std::uint64_t age = 1; age <= young_age; age *= 2) {
+            places |= bit((now - age) % young_age);
+        }
+        return places;
+    }
+
+    bool enter_young(NodeId leaf, HazardLeaf& data, HazardTable& table,
+                     std::uint64_t now) noexcept {
+        const std::uint64_t at = data.touched % young_age;
+        if (now - data.touched >= young_age || (are_young_ & bit(at)) != 0) return false;
+        are_young_ |= bit(at);
+        young_[at] = {data.touched, leaf, data.block_class};
+        data.place = HazardLeaf::Place::young;
+        worths_.lower(at, table.worth(data.block_class, age_bucket(now - data.touched)));
+        return true;
+    }
+    void leave_young(std::uint64_t at) noexcept {
+        are_young_ &= ~bit(at);
+        worths_.set(at, highest);
+    }
+    template <class Nodes>
+    void age_young(Nodes& nodes, HazardTable& table, std::uint64_t now,
+                   std::uint64_t places) noexcept {
+        for_each_bit(are_young_ & places, [&](std::size_t at) {
+            const Young young = young_[at];
+            const std::uint64_t age = now - young.touched;
+            if (age < young_age) {
+                return worths_.set(at, table.worth(young.block_class, age_bucket(age)));
+            }
+            leave_young(at);
+            enter(nodes, young.leaf, nodes.order(young.leaf), age_bucket(age), table);
+        });
+    }
+
     // --- Ageing ---
 
     /// Notes when the first leaf of a cell changes it, if that is before the next full look.
@@ -233,20 +281,23 @@ class HazardLeaves {
         if (bucket + 1 == age_buckets) return;
         const std::uint64_t due = classes_[block_class].oldest[bucket] + bucket_begin(bucket + 1);
         if (due >= look_at_all_) return;
-        const std::size_t cell = block_class * age_buckets + bucket;
-        due_[due % period * due_words_ + cell / 64] |= std::uint64_t{1} << cell % 64;
+        due_[due % period * due_words_ + block_class / 64] |= std::uint64_t{1} << block_class % 64;
     }
     /// Leaves whose age has crossed an edge change cells, the oldest of each cell first.
     template <class Nodes>
     void age(Nodes& nodes, HazardTable& table, std::uint64_t now) noexcept {
+        if (epoch_ != table.epoch() || now - aged_until_ > 1) {
+            age_young(nodes, table, now, ~std::uint64_t{0});
+        } else if (now != aged_until_) {
+            age_young(nodes, table, now, crossing(now));
+        }
         if (now >= look_at_all_) return age_all(nodes, table, now);
         while (aged_until_ != now) {
             std::uint64_t* due = &due_[++aged_until_ % period * due_words_];
             for (std::size_t w = 0; w < due_words_; ++w) {
                 for (std::uint64_t left = std::exchange(due[w], 0); left != 0; left &= left - 1) {
-                    const std::size_t cell =
-                        64 * w + static_cast<std::size_t>(std::countr_zero(left));
-                    age_cell(nodes, cell / age_buckets, cell % age_buckets, table, now);
+                    age_class(nodes, 64 * w + static_cast<std::size_t>(std::countr_zero(left)),
+                              table, now);
                 }
             }
         }
@@ -257,12 +308,17 @@ class HazardLeaves {
         look_at_all_ = (now / period + 1) * period;
         std::fill(due_.begin(), due_.end(), 0);
         for (std::size_t c = 0; c < classes_.size(); ++c) {
-            // From old to young: what has moved is not looked at again.
-            for (std::uint32_t left = classes_[c].filled; left != 0;) {
-                const auto b = static_cast<std::size_t>(std::bit_width(left)) - 1;
-                left &= ~(1u << b);
-                age_cell(nodes, c, b, table, now);
-            }
+            age_class(nodes, c, table, now);
+        }
+    }
+    template <class Nodes>
+    void age_class(Nodes& nodes, std::size_t block_class, HazardTable& table,
+                   std::uint64_t now) noexcept {
+        // From old to young: what has moved is not looked at again.
+        for (std::uint32_t left = classes_[block_class].filled; left != 0;) {
+            const auto b = static_cast<std::size_t>(std::bit_width(left)) - 1;
+            left &= ~(1u << b);
+            age_cell(nodes, block_class, b, table, now);
         }
     }
     template <class Nodes>
@@ -288,19 +344,17 @@ class HazardLeaves {
                 const auto b = static_cast<std::size_t>(std::countr_zero(left));
                 of.worth[b] = table.worth(c, b);
             }
-            worths_[c] = least_of_class(of);
-        }
-        for (std::size_t g = 0; g < by_eight_.size(); ++g) {
-            by_eight_[g] = least_of_eight(&worths_[8 * g]);
+            worths_.set(young_age + c, least_of_class(of));
         }
     }
 
     std::vector<Cell> cells_;  // of class c those from c × age_buckets on
     std::vector<Class> classes_;
-    std::vector<double> worths_;    // by class: the least of its cells
-    std::vector<double> by_eight_;  // the least of each eight of these
-    // For each request until the next look at all cells: bits of the cells whose first leaf may
-    // have to change its cell then.
+    std::array<Young, young_age> young_{};
+    std::uint64_t are_young_ = 0;  // bits of the places with a leaf
+    LeastNumber worths_;           // of each young leaf; then of each class the least of its cells
+    // For each request until the next look at all cells: bits of the classes in which the first
+    // leaf of a cell may have to change it then.
     std::vector<std::uint64_t> due_;
     std::size_t due_words_ = 0;      // of each of these requests
     std::uint64_t look_at_all_ = 0;  // at this request

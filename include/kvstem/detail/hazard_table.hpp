@@ -77,7 +77,7 @@ class HazardTable {
     void reuse(std::size_t block_class, std::size_t bucket, std::uint64_t time,
                std::uint32_t blocks, std::uint64_t now) noexcept {
         leave(block_class, bucket, time, blocks, now);
-        rows_[block_class].reuses[age_bucket(now - time)] += blocks;
+        rows_[block_class].counts[age_bucket(now - time)].reuses += blocks;
     }
 
     /// Makes what has been counted until now the basis of `worth`. `first_prior`: re-uses per
@@ -137,13 +137,17 @@ class HazardTable {
         ByBucket exposure{};
     };
     struct Row {
-        // By bucket: blocks that came into it and the sum of the times at which they did; of those
-        // that left the history from it, too; and how many of these were used again.
-        std::array<std::uint64_t, age_buckets + 1> came{};
-        std::array<std::uint64_t, age_buckets + 1> came_at{};
-        std::array<std::uint64_t, age_buckets> went{};
-        std::array<std::uint64_t, age_buckets> went_at{};
-        std::array<std::uint64_t, age_buckets> reuses{};
+        // Of each bucket.
+        struct Counts {
+            // Blocks that came into it and the sum of the times at which they did; of those that
+            // left the history from it, too; and how many of these were used again.
+            std::uint64_t came = 0;
+            std::uint64_t came_at = 0;
+            std::uint64_t went = 0;
+            std::uint64_t went_at = 0;
+            std::uint64_t reuses = 0;
+        };
+        std::array<Counts, age_buckets + 1> counts{};
         bool is_used = false;
         // From the last rebuild, and what has been worked out from it.
         std::uint32_t has_worth = 0;
@@ -154,21 +158,24 @@ class HazardTable {
         ByBucket worth{};
 
         void come(std::size_t bucket, std::uint64_t blocks, std::uint64_t now) noexcept {
-            came[bucket] += blocks;
-            came_at[bucket] += blocks * now;
+            counts[bucket].came += blocks;
+            counts[bucket].came_at += blocks * now;
         }
         void go(std::size_t bucket, std::uint64_t blocks, std::uint64_t now) noexcept {
-            went[bucket] += blocks;
-            went_at[bucket] += blocks * now;
+            counts[bucket].went += blocks;
+            counts[bucket].went_at += blocks * now;
         }
         /// What has been counted until now becomes the basis. Whoever came into the next bucket
         /// left this one then. The sums may overflow, the differences are right nevertheless.
         void settle(std::uint64_t now, std::size_t buckets) noexcept {
             for (std::size_t b = 0; b < buckets; ++b) {
-                const std::uint64_t live = came[b] - came[b + 1] - went[b];
-                const std::uint64_t stayed = live * now + came_at[b + 1] + went_at[b] - came_at[b];
+                const Counts& here = counts[b];
+                const Counts& next = counts[b + 1];
+                const std::uint64_t live = here.came - next.came - here.went;
+                const std::uint64_t stayed =
+                    live * now + next.came_at + here.went_at - here.came_at;
                 basis.exposure[b] = static_cast<double>(static_cast<std::int64_t>(stayed));
-                basis.reuses[b] = static_cast<double>(static_cast<std::int64_t>(reuses[b]));
+                basis.reuses[b] = static_cast<double>(static_cast<std::int64_t>(here.reuses));
             }
         }
     };

@@ -256,6 +256,12 @@ class TouchHistory {
     }
     [[nodiscard]] std::uint32_t child_of(std::uint32_t parent,
                                          std::uint32_t first_key) const noexcept {
+        // Of a path that was touched last the child is the older neighbour.
+        const std::uint32_t guess = segments_[parent].older;
+        if (guess != none && segments_[guess].parent == parent &&
+            segments_[guess].first_key == first_key && segments_[guess].known != 0) {
+            return guess;
+        }
         return children_.find(child_hash(parent, first_key), [&](std::uint32_t segment) {
             return segments_[segment].parent == parent && segments_[segment].first_key == first_key;
         });
