@@ -80,7 +80,7 @@ class HazardLeaves {
     void take_out(Nodes& nodes, NodeId leaf) noexcept {
         HazardLeaf& data = nodes.order(leaf);
         if (data.place != HazardLeaf::Place::young) return leave(nodes, leaf, data);
-        leave_young(data.touched % young_age);
+        leave_young(young_place(data));
         data.place = HazardLeaf::Place::nowhere;
     }
 
@@ -237,6 +237,9 @@ class HazardLeaves {
     // --- The young ---
 
     static constexpr std::uint64_t bit(std::uint64_t at) noexcept { return std::uint64_t{1} << at; }
+    static std::size_t young_place(const HazardLeaf& data) noexcept {
+        return static_cast<std::size_t>(data.touched % young_age);
+    }
     /// Of the places of the young, those whose age has crossed an edge at this request.
     static constexpr std::uint64_t crossing(std::uint64_t now) noexcept {
         std::uint64_t places = 0;
@@ -248,7 +251,7 @@ class HazardLeaves {
 
     bool enter_young(NodeId leaf, HazardLeaf& data, HazardTable& table,
                      std::uint64_t now) noexcept {
-        const std::uint64_t at = data.touched % young_age;
+        const std::size_t at = young_place(data);
         if (now - data.touched >= young_age || (are_young_ & bit(at)) != 0) return false;
         are_young_ |= bit(at);
         young_[at] = {data.touched, leaf, data.block_class};
@@ -256,7 +259,7 @@ class HazardLeaves {
         worths_.lower(at, table.worth(data.block_class, age_bucket(now - data.touched)));
         return true;
     }
-    void leave_young(std::uint64_t at) noexcept {
+    void leave_young(std::size_t at) noexcept {
         are_young_ &= ~bit(at);
         worths_.set(at, highest);
     }
