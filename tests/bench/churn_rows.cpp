@@ -56,21 +56,21 @@ class Churn {
 }  // namespace
 
 /// What a publish at P = 1 waits for, timed with the processor's counter around each part where L
-/// was 160 ns and the row came out between 4.0 and 4.3 L:
+/// was 160 ns and the row came out between 4.0 and 4.3 L. (Together the parts are about 100 ns more
+/// than that: so much do the counters cost, and what they keep from overlapping.)
 ///
 ///   - 105 ns for one line of the child table that nobody has touched for long. It is known which
 ///     only when the prompt is, and all else depends on it;
 ///   - 130 ns for 512 ids from the pool: 70 to write them, and 15 for each place at which the free
 ///     pages are not neighbours, 3 to 7 here. There are more of these the longer such traffic lasts:
 ///     an eviction of 512 pages that ends in the middle of a sequence cuts it for ever;
-///   - 250 ns for 2 KB of tokens and 2 KB of ids that go to lines which are in no near cache (the
-///     same at P = 16, less the ids: 150). Asking for the lines first, here or when the request
-///     comes, has gained nothing;
+///   - 250 ns for 2 KB of tokens and 2 KB of ids that go to lines which are in no near cache. Asking
+///     for the lines first, here or when the request comes, has gained nothing;
 ///   - 100 ns for the node and its place in the child table, which wait behind these stores;
-///   - 130 ns for all else, the release included.
+///   - 200 ns for all else, the release included.
 ///
 /// Each repetition begins behind a measurement of L, which leaves little in the caches. Without it
-/// a publish takes 3.5 L.
+/// a publish takes about 3.5 L.
 void churn_rows(Bench& bench) {
     if (!bench.wants({"churn"})) return;
     for (const std::size_t page_tokens : page_sizes) {

@@ -43,7 +43,8 @@ struct HazardLeaf {
 ///   - In its first `young_age` requests a leaf crosses half of all edges it will ever cross. Of a
 ///     request's path only one node is a leaf. So the leaves of the latest requests stand in a row,
 ///     each at the place of its request, with its worth: to cross an edge is to get another one. A
-///     leaf whose place is taken (another answer published at that time) goes to its cell at once.
+///     leaf whose place is taken goes to its cell at once: by another answer published at that
+///     time, or by an older leaf, as long as nobody has asked for the least since.
 ///
 /// To find the least of all is to look through a short array of numbers.
 ///
@@ -156,6 +157,7 @@ class HazardLeaves {
             worths_.set(young_age + block_class, least_of_class(of));
         }
     }
+    /// Bits of the cells of a class that are worth so much.
     static std::uint32_t cells_worth(const Class& of, double worth) noexcept {
         return equal_of_eight(&of.worth[0], worth) | equal_of_eight(&of.worth[8], worth) << 8 |
                equal_of_eight(&of.worth[16], worth) << 16;
@@ -298,10 +300,8 @@ class HazardLeaves {
         while (aged_until_ != now) {
             std::uint64_t* due = &due_[++aged_until_ % period * due_words_];
             for (std::size_t w = 0; w < due_words_; ++w) {
-                for (std::uint64_t left = std::exchange(due[w], 0); left != 0; left &= left - 1) {
-                    age_class(nodes, 64 * w + static_cast<std::size_t>(std::countr_zero(left)),
-                              table, now);
-                }
+                for_each_bit(std::exchange(due[w], 0),
+                             [&](std::size_t c) { age_class(nodes, 64 * w + c, table, now); });
             }
         }
     }
@@ -343,10 +343,7 @@ class HazardLeaves {
         epoch_ = table.epoch();
         for (std::size_t c = 0; c < classes_.size(); ++c) {
             Class& of = classes_[c];
-            for (std::uint32_t left = of.filled; left != 0; left &= left - 1) {
-                const auto b = static_cast<std::size_t>(std::countr_zero(left));
-                of.worth[b] = table.worth(c, b);
-            }
+            for_each_bit(of.filled, [&](std::size_t b) { of.worth[b] = table.worth(c, b); });
             worths_.set(young_age + c, least_of_class(of));
         }
     }

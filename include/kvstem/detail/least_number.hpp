@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Many numbers that change one at a time, and the least of them, without a branch that depends on
-// a number: nobody could predict it.
+// Many numbers that change one at a time, and the least of them.
 #pragma once
 
 #include <bit>
@@ -37,7 +36,8 @@ void for_each_bit(std::uint64_t bits, Visit&& visit) {
     for (; bits != 0; bits &= bits - 1) visit(static_cast<std::size_t>(std::countr_zero(bits)));
 }
 
-/// Numbers, and the least of every eight of them. All are `highest` to begin with.
+/// Numbers, and the least of every eight of them. All are `highest` to begin with. Changing one and
+/// asking for the least has no branch that depends on a number, which nobody could predict.
 ///
 /// Complexity: `set` and `lower` O(1); `least` and `for_each` a step for every eight numbers.
 /// Exceptions: `resize` throws std::bad_alloc with nothing changed.
@@ -72,7 +72,8 @@ class LeastNumber {
         }
         return least;
     }
-    /// Calls `visit(at)` wherever the least number stands, as `least` returns it.
+    /// Calls `visit(at)` wherever the least number stands, as `least` returns it. Requires: it is
+    /// not `highest`.
     template <class Visit>
     void for_each(double least, Visit&& visit) const noexcept {
         for (std::size_t i = 0; i < of_eight_.size(); i += 8) {
