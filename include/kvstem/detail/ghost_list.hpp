@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../config.hpp"
+#include "slot_table.hpp"
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
@@ -18,7 +19,7 @@ namespace kvstem::inline KVSTEM_ABI::detail {
 ///              zone 0  zone 1     zone 2     zone 3
 ///
 /// Complexity: O(1) expected a call, O(zones) for `use`. Exceptions: construction throws
-/// std::bad_alloc; all else never throws. 32 to 48 bytes a key. Keys must have well mixed low bits.
+/// std::bad_alloc; all else never throws. 35 to 46 bytes a key. Keys must have well mixed low bits.
 class GhostList {
   public:
     static constexpr std::size_t zones = 4;
@@ -30,36 +31,33 @@ class GhostList {
     explicit GhostList(const Ends& ends) : ends_(ends) {
         last_of_.fill(none);
         ghosts_.reserve(ends.back());
-        std::size_t slots = 16;
-        while (slots < ends.back() * 2) slots *= 2;
-        table_.resize(slots, none);
+        places_.reserve(ends.back());
     }
 
     [[nodiscard]] std::size_t most() const noexcept { return ends_.back(); }
     [[nodiscard]] std::size_t bytes() const noexcept {
-        return ghosts_.capacity() * sizeof(Ghost) + table_.capacity() * sizeof(std::uint32_t);
+        return ghosts_.capacity() * sizeof(Ghost) + places_.bytes();
     }
 
     /// The zone in which a key is, no_zone if it is in none.
     [[nodiscard]] std::size_t zone_of(std::uint64_t key) const noexcept {
-        const std::uint32_t ghost = table_[slot_of(key)];
+        const std::uint32_t ghost = place_of(key);
         return ghost == none ? no_zone : ghosts_[ghost].zone;
     }
 
     /// Makes a key the newest; if it is new and the list is full, the oldest one goes.
     void use(std::uint64_t key) noexcept {
-        std::size_t slot = slot_of(key);
-        std::uint32_t ghost = table_[slot];
-        const bool grows = ghost == none && ghosts_.size() < most();
+        std::uint32_t ghost = place_of(key);
+        const bool is_new = ghost == none;
+        const bool grows = is_new && ghosts_.size() < most();
         if (grows) {
             ghost = static_cast<std::uint32_t>(ghosts_.size());
             shift(zones - 1, ghost);
             ghosts_.push_back({});
         } else {
-            if (ghost == none) {
+            if (is_new) {
                 ghost = oldest_;  // it becomes the ghost of this key
-                erase_slot(slot_of(ghosts_[ghost].key));
-                slot = slot_of(key);
+                places_.erase(hash_of(ghosts_[ghost].key), ghost);
             }
             if (ghost != newest_) {
                 const Ghost at = ghosts_[ghost];
@@ -69,7 +67,7 @@ class GhostList {
                 (at.older != none ? ghosts_[at.older].newer : oldest_) = at.newer;
             }
         }
-        table_[slot] = ghost;
+        if (is_new) places_.insert(hash_of(key), ghost);
         ghosts_[ghost].key = key;
         ghosts_[ghost].zone = 0;
         if (ghost == newest_) return;
@@ -83,7 +81,7 @@ class GhostList {
     }
 
   private:
-    static constexpr std::uint32_t none = 0xFFFF'FFFFu;
+    static constexpr std::uint32_t none = SlotTable::none;
 
     struct Ghost {
         std::uint64_t key = 0;
@@ -92,24 +90,12 @@ class GhostList {
         std::uint8_t zone = 0;
     };
 
-    [[nodiscard]] std::size_t home(std::uint64_t key) const noexcept {
-        return static_cast<std::size_t>(key) & (table_.size() - 1);
+    static std::uint32_t hash_of(std::uint64_t key) noexcept {
+        return static_cast<std::uint32_t>(key);
     }
-    [[nodiscard]] std::size_t slot_of(std::uint64_t key) const noexcept {
-        std::size_t i = home(key);
-        while (table_[i] != none && ghosts_[table_[i]].key != key) {
-            i = (i + 1) & (table_.size() - 1);
-        }
-        return i;
-    }
-    void erase_slot(std::size_t gap) noexcept {
-        const std::size_t mask = table_.size() - 1;
-        for (std::size_t i = (gap + 1) & mask; table_[i] != none; i = (i + 1) & mask) {
-            if (((i - home(ghosts_[table_[i]].key)) & mask) < ((i - gap) & mask)) continue;
-            table_[gap] = table_[i];
-            gap = i;
-        }
-        table_[gap] = none;
+    [[nodiscard]] std::uint32_t place_of(std::uint64_t key) const noexcept {
+        return places_.find(
+            hash_of(key), [&](std::uint32_t ghost) noexcept { return ghosts_[ghost].key == key; });
     }
     /// The ghosts of the first zones are about to move on by one place: the last of each goes over
     /// into the next zone. `front` is the ghost that comes before all of them.
@@ -125,7 +111,7 @@ class GhostList {
     Ends ends_{};
     std::array<std::uint32_t, zones> last_of_{};  // the ghost at the last place of each zone
     std::vector<Ghost> ghosts_;
-    std::vector<std::uint32_t> table_;
+    SlotTable places_;  // of the keys, in `ghosts_`
     std::uint32_t newest_ = none;
     std::uint32_t oldest_ = none;
 };

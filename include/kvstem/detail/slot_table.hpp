@@ -87,7 +87,10 @@ class SlotTable {
 
     [[nodiscard]] std::size_t place_of(std::uint32_t hash, std::uint32_t number) const noexcept {
         std::size_t i = hash & mask();
-        while (slots_[i] != slot(hash, number)) i = (i + 1) & mask();
+        while (slots_[i] != slot(hash, number)) {
+            KVSTEM_ASSERT(slots_[i] != 0);
+            i = (i + 1) & mask();
+        }
         return i;
     }
     void place(std::uint64_t slot) noexcept {
