@@ -85,8 +85,8 @@ class Run {
     }
 
     const char* step() {
-        const std::size_t op = below(24);
-        if (op < 6 || leases_.empty()) return acquire();
+        const std::size_t op = below(26);
+        if (op < 6 || leases_.empty()) return acquire(random_tokens());
         const std::size_t i = below(leases_.size());
         if (op < 11) return compute(i);
         if (op < 14) return publish(i);
@@ -96,6 +96,8 @@ class Run {
         if (op < 20) return switch_to_tree(i);
         if (op < 22) return release(i);
         if (op < 23) return evict(below(5));
+        if (op < 24) return leave_to_a_fork(i);
+        if (op < 25) return fill();
         return below(3) == 0 ? clear() : drop(random_name());
     }
 
@@ -114,9 +116,8 @@ class Run {
         return nullptr;
     }
 
-    const char* acquire() {
+    const char* acquire(const Tokens& prompt) {
         const std::size_t name = random_name();
-        const Tokens prompt = random_tokens();
         const bool copies = below(2) == 0;
         choices_.log << "acquire" << (copies ? " with copies " : " ") << text_of(name_of(name))
                      << ": ";
@@ -230,6 +231,19 @@ class Run {
         leases_.push_back(std::move(forked.lease));
         planned_.push_back(planned_[i]);
         return nullptr;
+    }
+
+    /// Publishes what a fork holds as well, so that evicting it frees nothing.
+    const char* leave_to_a_fork(std::size_t i) {
+        if (const char* fault = fork(i)) return fault;
+        if (const char* fault = publish(i)) return fault;
+        return release(i);
+    }
+    /// A request for more pages than are free, so that some are evicted for it.
+    const char* fill() {
+        Tokens prompt;
+        append_random(prompt, page_tokens_ * (cache_.free_pages() + 1 + below(3)));
+        return acquire(prompt);
     }
 
     const char* cut_back(std::size_t i) {
