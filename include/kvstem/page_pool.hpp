@@ -115,6 +115,8 @@ class PagePool {
     static constexpr std::uint64_t bit(std::uint32_t index) noexcept {
         return 1ull << (index % 64);
     }
+    /// The n lowest bits of a word, 0 < n <= 64.
+    static constexpr std::uint64_t lowest(std::size_t n) noexcept { return ~0ull >> (64 - n); }
     [[nodiscard]] bool is_free(std::uint32_t index) const noexcept {
         return (free_bits_[index / 64] & bit(index)) != 0;
     }
@@ -147,6 +149,18 @@ class PagePool {
         summary_[word / 64] &= ~mask(free_bits_[word] == 0, word);
         top_[word / 4096] &= ~mask(summary_[word / 64] == 0, word / 64);
     }
+    /// The same for whole words, all of whose pages are free.
+    void mark_words_held(std::size_t word, std::size_t n) noexcept {
+        free_ -= n * 64;
+        while (n != 0) {
+            const std::size_t here = std::min(n, 64 - word % 64);  // have one word of summary_
+            std::fill_n(free_bits_.begin() + static_cast<std::ptrdiff_t>(word), here, 0);
+            const std::uint64_t left = summary_[word / 64] &= ~(lowest(here) << (word % 64));
+            top_[word / 4096] &= ~(std::uint64_t{left == 0} << (word / 64 % 64));
+            word += here;
+            n -= here;
+        }
+    }
     /// Releases a page, without a say in where the next acquire begins.
     bool release_one(PageId page) {
         require_held(page, "released");
@@ -166,7 +180,8 @@ class PagePool {
         return left >= 64 ? ~0ull : (1ull << left) - 1;
     }
     [[nodiscard]] std::size_t first_free_word_from(std::size_t word) const noexcept;
-    std::size_t take_from(std::size_t word, std::span<PageId> out) noexcept;
+    std::size_t take_neighbours(std::span<PageId> out) noexcept;
+    std::size_t take_words_behind(std::size_t n) noexcept;
     static void write_neighbours(std::span<PageId> out, std::uint32_t first,
                                  std::size_t n) noexcept;
     bool release_neighbours(std::span<const PageId> pages) noexcept;
@@ -198,12 +213,8 @@ inline bool PagePool::acquire(std::span<PageId> out) noexcept {
     if (out.size() > free_) return false;
     largest_release_ = 0;
     while (!out.empty()) {
-        next_ = first_free_word_from(next_);
-        out = out.subspan(take_from(next_, out));
-        // After much that was given back together the next word mostly has free pages, too.
-        while (!out.empty() && next_ + 1 < free_bits_.size() && free_bits_[next_ + 1] != 0) {
-            out = out.subspan(take_from(++next_, out));
-        }
+        if (free_bits_[next_] == 0) next_ = first_free_word_from(next_);
+        out = out.subspan(take_neighbours(out));
     }
     return true;
 }
@@ -229,38 +240,48 @@ inline std::size_t PagePool::first_free_word_from(std::size_t word) const noexce
 inline void PagePool::write_neighbours(std::span<PageId> out, std::uint32_t first,
                                        std::size_t n) noexcept {
     // Whole blocks while there is room: short runs of any length then cost no mispredicted branch.
-    constexpr std::size_t block = 16;
+    // Counted from the id before the first, because g++ 12 makes vectors of sixteen sums, but not
+    // of a number and fifteen sums.
+    constexpr std::uint32_t block = 16;
+    const std::uint32_t before = first - 1;
     std::size_t i = 0;
     for (; i < n && i + block <= out.size(); i += block) {
-        for (std::size_t k = 0; k < block; ++k) {
-            out[i + k] = PageId{first + static_cast<std::uint32_t>(i + k)};
-        }
+        PageId* to = out.data() + i;
+        const std::uint32_t base = before + static_cast<std::uint32_t>(i);
+        for (std::uint32_t k = 0; k < block; ++k) to[k] = PageId{base + (k + 1)};
     }
     for (; i < n; ++i) out[i] = PageId{first + static_cast<std::uint32_t>(i)};
 }
 
-/// Takes free pages of one word, as many as there are and as are wanted. Returns how many.
-inline std::size_t PagePool::take_from(std::size_t word, std::span<PageId> out) noexcept {
-    std::uint64_t bits = free_bits_[word];
-    if (bits == ~0ull && out.size() >= 64) {
-        for (std::uint32_t i = 0; i < 64; ++i) {
-            out[i] = PageId{static_cast<std::uint32_t>(word) * 64 + i};
-        }
-        mark_held(word, bits, 64);
-        return 64;
-    }
-    std::size_t taken = 0;
-    while (bits != 0 && taken < out.size()) {
-        // A run of neighbours at a time: most free pages have free neighbours.
-        const auto first = static_cast<std::size_t>(std::countr_zero(bits));
-        const auto run = static_cast<std::size_t>(std::countr_one(bits >> first));
-        const std::size_t n = std::min(run, out.size() - taken);
-        write_neighbours(out.subspan(taken), static_cast<std::uint32_t>(word * 64 + first), n);
-        taken += n;
-        bits &= ~((n == 64 ? ~0ull : (1ull << n) - 1) << first);
-    }
-    mark_held(word, free_bits_[word] & ~bits, taken);
-    return taken;
+/// Takes the first free page of the word `next_` and its free neighbours behind it, as many as are
+/// wanted. `next_` becomes the word of the last one. Returns how many.
+inline std::size_t PagePool::take_neighbours(std::span<PageId> out) noexcept {
+    KVSTEM_ASSERT(free_bits_[next_] != 0);
+    const auto first = static_cast<std::size_t>(std::countr_zero(free_bits_[next_]));
+    const auto id = static_cast<std::uint32_t>(next_ * 64 + first);
+    const auto run = static_cast<std::size_t>(std::countr_one(free_bits_[next_] >> first));
+    std::size_t n = std::min(run, out.size());
+    mark_held(next_, lowest(n) << first, n);
+    if (n < out.size() && first + n == 64) n += take_words_behind(out.size() - n);
+    KVSTEM_ASSERT(n <= out.size());
+    write_neighbours(out, id, n);
+    return n;
+}
+
+/// Takes up to n free neighbours from the beginning of the word behind `next_` on. `next_` becomes
+/// the word of the last one. Returns how many.
+inline std::size_t PagePool::take_words_behind(std::size_t n) noexcept {
+    const std::size_t behind = free_bits_.size() - 1 - next_;
+    const std::size_t most = std::min(n / 64, behind);
+    std::size_t words = 0;
+    while (words < most && free_bits_[next_ + 1 + words] == ~0ull) ++words;
+    mark_words_held(next_ + 1, words);
+    next_ += words;
+    if (words == behind) return words * 64;
+    const auto run = static_cast<std::size_t>(std::countr_one(free_bits_[next_ + 1]));
+    const std::size_t rest = std::min(run, n - words * 64);
+    if (rest != 0) mark_held(++next_, lowest(rest), rest);
+    return words * 64 + rest;
 }
 
 inline void PagePool::release(std::span<const PageId> pages) {

@@ -2,8 +2,11 @@
 // The row of a full cache that takes in as much as it gives up: churn.
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bench.hpp"
 
@@ -53,24 +56,76 @@ class Churn {
     Cache cache_;
 };
 
+/// The memory that a publish at P = 1 cannot do without, and nothing else: a line of a table that
+/// only the prompt names, a line for the node, 512 ids written for the block table, and these and
+/// the tokens copied to where nobody has been for a whole capacity.
+class ChurnAlone {
+  public:
+    explicit ChurnAlone(std::size_t capacity_tokens)
+        : lines_(capacity_tokens / step_tokens * 2), store_(capacity_tokens * 2) {}
+
+    Seconds publishing() {
+        constexpr int steps = 500;
+        Seconds sum = 0;
+        for (int i = 0; i < steps; ++i) {
+            random_.fill(tokens_);
+            sum += wall_time([&] { publish(); });
+        }
+        return sum / steps - clock_cost_;
+    }
+
+  private:
+    struct alignas(64) Line {
+        std::uint32_t words[16];
+    };
+    void publish() {
+        const auto prompt = static_cast<std::uint32_t>(tokens_[0]);
+        Line& slot = lines_[prompt % lines_.size()];
+        const std::uint32_t first = slot.words[0];
+        for (std::uint32_t i = 0; i < step_tokens; ++i) ids_[i] = first + i;
+        std::uint32_t* run = store_.data() + used_;
+        std::memcpy(run, tokens_.data(), step_tokens * sizeof(std::uint32_t));
+        std::memcpy(run + step_tokens, ids_.data(), step_tokens * sizeof(std::uint32_t));
+        used_ = (used_ + 2 * step_tokens) % store_.size();
+        Line& node = lines_[(prompt * 0x9E37'79B1u + first) % lines_.size()];
+        node = {};
+        node.words[1] = prompt;
+        ++slot.words[2];
+        keep(ids_);
+    }
+
+    Seconds clock_cost_ = clock_cost();
+    Random random_{12};
+    Tokens tokens_ = Tokens(step_tokens);
+    std::vector<std::uint32_t> ids_ = std::vector<std::uint32_t>(step_tokens);
+    std::vector<Line> lines_;
+    std::vector<std::uint32_t> store_;
+    std::size_t used_ = 0;
+};
+
 }  // namespace
 
-/// What a publish at P = 1 waits for, timed with the processor's counter around each part where L
-/// was 160 ns and the row came out between 4.0 and 4.3 L. (Together the parts are about 100 ns more
-/// than that: so much do the counters cost, and what they keep from overlapping.)
+/// What a publish at P = 1 takes, timed in parts on a machine where L is 170 to 200 ns and the row
+/// comes to about 3 L:
 ///
-///   - 105 ns for one line of the child table that nobody has touched for long. It is known which
-///     only when the prompt is, and all else depends on it;
-///   - 130 ns for 512 ids from the pool: 70 to write them, and 15 for each place at which the free
-///     pages are not neighbours, 3 to 7 here. There are more of these the longer such traffic lasts:
-///     an eviction of 512 pages that ends in the middle of a sequence cuts it for ever;
-///   - 250 ns for 2 KB of tokens and 2 KB of ids that go to lines which are in no near cache. Asking
-///     for the lines first, here or when the request comes, has gained nothing;
-///   - 100 ns for the node and its place in the child table, which wait behind these stores;
-///   - 200 ns for all else, the release included.
+///   - 265 ns to acquire, where P = 16 takes 115, most of it for one line of the child table that
+///     nobody has touched for long: which one is known only when the prompt is, and all else
+///     depends on it. The rest is 512 ids from the pool: 30 ns in one piece, and 12 for each place
+///     at which the free pages are not neighbours, 3 to 7 here. There are more of these the longer
+///     such traffic lasts: an eviction of 512 pages that ends in the middle of a sequence cuts it
+///     for ever;
+///   - 260 ns to publish, where P = 16 takes 150, for the node, its place in the child table and
+///     2 KB of tokens that go to lines which are in no near cache. The rest is 2 KB of ids that go
+///     there, too. Asking for the lines first, here or when the request comes, has gained nothing.
+///     Keeping ids as pieces of neighbours, eight bytes a piece, was built and measured: half the
+///     index and half the time of an eviction at P = 1, nothing gained here, and a tenth and more
+///     lost on every request at P = 16, where pieces are two pages long when much has come and
+///     gone;
+///   - 15 ns to release.
 ///
-/// Each repetition begins behind a measurement of L, which leaves little in the caches. Without it
-/// a publish takes about 3.5 L.
+/// The row of the memory alone is what remains if a publish did nothing else. Each repetition
+/// begins behind a measurement of L, which leaves little in the caches; without it a publish takes
+/// a fifth less.
 void churn_rows(Bench& bench) {
     if (!bench.wants({"churn"})) return;
     for (const std::size_t page_tokens : page_sizes) {
@@ -86,6 +141,12 @@ void churn_rows(Bench& bench) {
         bench.add(
             {"churn", name + " publish", medians[2] * 1e9, medians[0] * 1e9, "ns", "L", publish});
         bench.add({"churn", name + " evict", medians[1] * 1e9, medians[0] * 1e9, "ns", "L", evict});
+        if (page_tokens != 1) continue;
+        ChurnAlone alone(bench.scaled(2'000'000));
+        const auto bare = alternate(bench.rounds(61), {[&] { return bench.latency.measure(); },
+                                                       [&] { return alone.publishing(); }});
+        bench.add(
+            {"churn", name + " publish, memory alone", bare[1] * 1e9, bare[0] * 1e9, "ns", "L"});
     }
 }
 

@@ -2,6 +2,7 @@
 // PagePool, and the counters and bit sets it and RadixCache are made of.
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -296,6 +297,54 @@ TEST_CASE("as many pages come and go as a span has, in whole words and beside th
         }
         REQUIRE(owners(pool) == refs);
     }
+}
+
+TEST_CASE("a large pool hands out the pages that a scan of all of them would find next",
+          "[G1][G2][G3]") {
+    const unsigned seed = GENERATE(range(1u, 7u));
+    std::mt19937 random(seed);
+    const auto below = [&](std::size_t n) { return random() % n; };
+    // More than four groups of 64 words, of which few pages, most or about half are free.
+    const std::size_t capacity = 64 * 64 * 4 + 64 * below(64) + below(64) + 1;
+    const std::size_t most_free = std::array{capacity / 20, capacity / 2, capacity}[seed % 3];
+    PagePool pool(capacity);
+    std::vector<bool> is_free(capacity, true);
+    std::size_t begin = 0;    // the first page of the word where the scan begins
+    std::size_t largest = 0;  // pages of the release that decided that
+    std::vector<Ids> held;
+    for (int step = 0; step < 400; ++step) {
+        const std::size_t free = pool.free_pages();
+        if (held.empty() || free > most_free || (free != 0 && below(2) == 0)) {
+            Ids pages(1 + below(std::min<std::size_t>(free, below(4) == 0 ? 9000 : 300)));
+            REQUIRE(pool.acquire(std::span(pages)));
+            Ids expected;
+            for (std::size_t at = begin; expected.size() < pages.size(); ++at) {
+                if (at == capacity) at = 0;
+                if (!is_free[at]) continue;
+                is_free[at] = false;
+                expected.push_back(PageId{static_cast<std::uint32_t>(at)});
+            }
+            REQUIRE(pages == expected);
+            begin = index_of(pages.back()) / 64 * 64;
+            largest = 0;
+            held.push_back(std::move(pages));
+        } else {
+            std::swap(held[below(held.size())], held.back());
+            Ids& pages = held.back();
+            const std::size_t keep = below(2) == 0 ? 0 : below(pages.size());
+            const auto gone = std::span<const PageId>(pages).subspan(keep);
+            pool.release(gone);
+            for (const PageId page : gone) is_free[index_of(page)] = true;
+            if (gone.size() > largest) {
+                largest = gone.size();
+                begin = index_of(gone[0]) / 64 * 64;
+            }
+            pages.resize(keep);
+            if (keep == 0) held.pop_back();
+        }
+    }
+    const auto free = static_cast<std::size_t>(std::count(is_free.begin(), is_free.end(), true));
+    CHECK(pool.free_pages() == free);
 }
 
 TEST_CASE("a page with one owner costs a bit and one with several a counter", "[G1]") {
