@@ -62,7 +62,8 @@ class Churn {
 class ChurnAlone {
   public:
     explicit ChurnAlone(std::size_t capacity_tokens)
-        : lines_(capacity_tokens / step_tokens * 2), store_(capacity_tokens * 2) {}
+        : lines_(capacity_tokens / step_tokens * 2),
+          store_(capacity_tokens / step_tokens * (2 * step_tokens)) {}
 
     Seconds publishing() {
         constexpr int steps = 500;
