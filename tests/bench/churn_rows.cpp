@@ -109,20 +109,20 @@ class ChurnAlone {
 /// What a publish at P = 1 takes, timed in parts on a machine where L is 170 to 200 ns and the row
 /// comes to about 3 L:
 ///
-///   - 265 ns to acquire, where P = 16 takes 115, most of it for one line of the child table that
-///     nobody has touched for long: which one is known only when the prompt is, and all else
-///     depends on it. The rest is 512 ids from the pool: 30 ns in one piece, and 12 for each place
-///     at which the free pages are not neighbours, 3 to 7 here. There are more of these the longer
-///     such traffic lasts: an eviction of 512 pages that ends in the middle of a sequence cuts it
-///     for ever;
-///   - 260 ns to publish, where P = 16 takes 150, for the node, its place in the child table and
-///     2 KB of tokens that go to lines which are in no near cache. The rest is 2 KB of ids that go
-///     there, too. Asking for the lines first, here or when the request comes, has gained nothing.
-///     Keeping ids as pieces of neighbours, eight bytes a piece, was built and measured: half the
-///     index and half the time of an eviction at P = 1, nothing gained here, and a tenth and more
-///     lost on every request at P = 16, where pieces are two pages long when much has come and
-///     gone;
+///   - 265 ns to acquire, where P = 16 takes 115. About 100 of both go by until one line of the
+///     child table is there that nobody has touched for long: which one is known only when the
+///     prompt is, and all else depends on it. What P = 1 has on top is 512 ids from the pool: 30 ns
+///     in one piece if all is in the nearest cache, and 12 for each place at which the free pages
+///     are not neighbours, 3 to 7 here. There are more of these the longer such traffic lasts: an
+///     eviction of 512 pages that ends in the middle of a sequence cuts it for ever;
+///   - 260 ns to publish, where P = 16 takes 150: the node, its place in the child table and 2 KB of
+///     tokens that go to lines which are in no near cache. What P = 1 has on top is 2 KB of ids that
+///     go there, too. Asking for the lines first, here or when the request comes, gained nothing;
 ///   - 15 ns to release.
+///
+/// Ids kept as pieces of neighbours, eight bytes a piece, would be half of the index at P = 1. Built
+/// and measured, an eviction took half the time, a publish here no less, and the chat row at P = 16
+/// a tenth more: when much has come and gone, pieces are few pages long.
 ///
 /// The row of the memory alone is what remains if a publish did nothing else. Each repetition
 /// begins behind a measurement of L, which leaves little in the caches; without it a publish takes
