@@ -42,6 +42,7 @@ if [ "$1" != --one ]; then
         sed 's|.*|#include "&"|') >"$work/headers.cpp"
 fi
 
+can_run=yes # whether what is built for the profile at hand runs on this machine
 # profile COMPILER NAME FLAG...
 profile() {
     local compiler=$1 name="$1, $2"
@@ -49,7 +50,7 @@ profile() {
     check "$name: headers" "$compiler" "${flags[@]}" "${warnings[@]}" "$@" -fsyntax-only "$work/headers.cpp"
     check "$name: program" "$compiler" "${flags[@]}" "${warnings[@]}" "$@" \
         "$root/tests/profiles/everything.cpp" -o "$work/everything"
-    check "$name: runs" "$work/everything"
+    [ $can_run = no ] || check "$name: runs" "$work/everything"
 }
 
 # Whether a caller's mistake ends the program, and is named.
@@ -63,10 +64,10 @@ mistake_is_named() {
     [ $status = 134 ] && [[ $output == *"page 3 is retained but nobody holds it"* ]]
 }
 
-# Whether the compiler can make and this machine can run a program of 32 bits.
+# Whether the compiler can make a program of 32 bits; not every kernel runs it.
 makes_32_bits() {
-    printf '#include <vector>\nint main() { return sizeof(void*) == 4 ? 0 : 1; }\n' >"$work/bits.cpp"
-    "$1" -m32 "$work/bits.cpp" -o "$work/bits" >/dev/null 2>&1 && "$work/bits" 2>/dev/null
+    printf '#include <vector>\nstatic_assert(sizeof(void*) == 4);\nint main() {}\n' >"$work/bits.cpp"
+    "$1" -std=c++20 -m32 "$work/bits.cpp" -o "$work/bits" >/dev/null 2>&1
 }
 
 # compile_in_32_bits COMPILER TEST
@@ -112,12 +113,16 @@ fi
 if ! makes_32_bits "$compiler"; then
     printf 'skipped: 32 bits: %s cannot make programs of 32 bits here (on amd64: g++-multilib)\n' "$compiler"
 else
+    if ! "$work/bits" 2>/dev/null; then
+        can_run=no
+        printf 'skipped: running programs of 32 bits, which this machine does not; they are only built\n'
+    fi
     profile "$compiler" "32 bits" "${in_32_bits[@]}"
     if ! have_header catch2/catch.hpp; then
         printf 'skipped: the tests in 32 bits: Catch2 3 is a library, and there is one in 64 bits only\n'
     else
         check "$compiler, 32 bits: the tests compile" build_in_32_bits "$compiler"
-        check "$compiler, 32 bits: the tests pass" "$work/32/tests"
+        [ $can_run = no ] || check "$compiler, 32 bits: the tests pass" "$work/32/tests"
     fi
 fi
 printf '%d passed, %d failed\n' $passed $failed
