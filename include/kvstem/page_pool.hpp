@@ -115,8 +115,6 @@ class PagePool {
     static constexpr std::uint64_t bit(std::uint32_t index) noexcept {
         return 1ull << (index % 64);
     }
-    /// The n lowest bits of a word, 0 < n <= 64.
-    static constexpr std::uint64_t lowest(std::size_t n) noexcept { return ~0ull >> (64 - n); }
     [[nodiscard]] bool is_free(std::uint32_t index) const noexcept {
         return (free_bits_[index / 64] & bit(index)) != 0;
     }
@@ -153,9 +151,10 @@ class PagePool {
     void mark_words_held(std::size_t word, std::size_t n) noexcept {
         free_ -= n * 64;
         while (n != 0) {
-            const std::size_t here = std::min(n, 64 - word % 64);  // have one word of summary_
+            const std::size_t here = std::min(n, 64 - word % 64);  // have one summary word
             std::fill_n(free_bits_.begin() + static_cast<std::ptrdiff_t>(word), here, 0);
-            const std::uint64_t left = summary_[word / 64] &= ~(lowest(here) << (word % 64));
+            const std::uint64_t words = detail::lowest_bits(here) << (word % 64);
+            const std::uint64_t left = summary_[word / 64] &= ~words;
             top_[word / 4096] &= ~(std::uint64_t{left == 0} << (word / 64 % 64));
             word += here;
             n -= here;
@@ -177,7 +176,7 @@ class PagePool {
     /// The bits of a word that stand for pages of this pool: all, but for the last word.
     [[nodiscard]] std::uint64_t bits_in_pool(std::size_t word) const noexcept {
         const std::size_t left = capacity_ - word * 64;
-        return left >= 64 ? ~0ull : (1ull << left) - 1;
+        return left >= 64 ? ~0ull : detail::lowest_bits(left);
     }
     [[nodiscard]] std::size_t first_free_word_from(std::size_t word) const noexcept;
     std::size_t take_neighbours(std::span<PageId> out) noexcept;
@@ -261,7 +260,7 @@ inline std::size_t PagePool::take_neighbours(std::span<PageId> out) noexcept {
     const auto id = static_cast<std::uint32_t>(next_ * 64 + first);
     const auto run = static_cast<std::size_t>(std::countr_one(free_bits_[next_] >> first));
     std::size_t n = std::min(run, out.size());
-    mark_held(next_, lowest(n) << first, n);
+    mark_held(next_, detail::lowest_bits(n) << first, n);
     if (n < out.size() && first + n == 64) n += take_words_behind(out.size() - n);
     KVSTEM_ASSERT(n <= out.size());
     write_neighbours(out, id, n);
@@ -280,7 +279,7 @@ inline std::size_t PagePool::take_words_behind(std::size_t n) noexcept {
     if (words == behind) return words * 64;
     const auto run = static_cast<std::size_t>(std::countr_one(free_bits_[next_ + 1]));
     const std::size_t rest = std::min(run, n - words * 64);
-    if (rest != 0) mark_held(++next_, lowest(rest), rest);
+    if (rest != 0) mark_held(++next_, detail::lowest_bits(rest), rest);
     return words * 64 + rest;
 }
 

@@ -118,8 +118,8 @@ class LongTree {
             std::snprintf(name, sizeof name, "%.1f floor + ids", target);
             bench_.add({"long-acquire", detail, medians[1] * 1e6,
                         (target * medians[0] + medians[2]) * 1e6, "us", name, 1.0});
-            bench_.add({"long-acquire", name_of(page_tokens_) + " compare, copy alone",
-                        medians[3] * 1e6, (target * medians[0] + medians[2]) * 1e6, "us", name});
+            bench_.add({"long-acquire", detail + " compare, copy alone", medians[3] * 1e6,
+                        (target * medians[0] + medians[2]) * 1e6, "us", name});
         } else {
             bench_.add({"long-acquire", detail, medians[1] * 1e6, medians[0] * 1e6, "us", "floor",
                         target_for_16(target)});

@@ -70,8 +70,8 @@ std::size_t page_faults() {
 }
 
 /// What the system takes for a page of memory that nobody has touched yet. That differs by machine
-/// far more than L does: in a virtual machine where it is nine microseconds, it is the larger part
-/// of wide-insert. (Memory in huge pages has few faults: see "Numbers" in the README.)
+/// far more than L does: in a virtual machine where it is nine microseconds, it is about half of
+/// wide-insert. (Memory in huge pages has few faults: see "Numbers" in the README.)
 Seconds cost_of_a_page_fault() {
     constexpr std::size_t bytes = 32 * 1024 * 1024;
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -304,7 +304,7 @@ TEST_CASE("a large pool hands out the pages that a scan of all of them would fin
     const unsigned seed = GENERATE(range(1u, 7u));
     std::mt19937 random(seed);
     const auto below = [&](std::size_t n) { return random() % n; };
-    // More than four groups of 64 words, of which few pages, most or about half are free.
+    // More than four groups of 64 words, of whose pages at most few, half or all are free.
     const std::size_t capacity = 64 * 64 * 4 + 64 * below(64) + below(64) + 1;
     const std::size_t most_free = std::array{capacity / 20, capacity / 2, capacity}[seed % 3];
     PagePool pool(capacity);

@@ -13,6 +13,11 @@
 
 namespace kvstem::inline KVSTEM_ABI::detail {
 
+/// The n lowest bits of a word, 0 < n <= 64.
+constexpr std::uint64_t lowest_bits(std::size_t n) noexcept {
+    return ~0ull >> (64 - n);
+}
+
 /// Bit i: byte i of eight, each of which is 0 or 1.
 inline std::uint64_t bits_of_eight(const std::uint8_t* bytes) noexcept {
     if constexpr (std::endian::native == std::endian::little) {
@@ -52,7 +57,6 @@ inline std::uint64_t ends_of_runs(std::span<const PageId> pages) noexcept {
 /// pages.
 template <class Visit>
 void for_each_word(std::span<const PageId> pages, Visit&& visit) {
-    const auto bits_of = [](std::size_t n) noexcept { return ~0ull >> (64 - n); };
     while (!pages.empty()) {
         const auto block = pages.first(pages.size() < 64 ? pages.size() : 64);
         std::size_t begin = 0;
@@ -61,9 +65,9 @@ void for_each_word(std::span<const PageId> pages, Visit&& visit) {
             const std::uint32_t first = index_of(block[begin]);
             const std::size_t n = end - begin;
             const std::size_t in_first = n < 64 - first % 64 ? n : 64 - first % 64;
-            visit(first / 64, bits_of(in_first) << (first % 64), in_first);
+            visit(first / 64, lowest_bits(in_first) << (first % 64), in_first);
             const std::uint32_t next = first + static_cast<std::uint32_t>(in_first);
-            if (in_first < n) visit(next / 64, bits_of(n - in_first), n - in_first);
+            if (in_first < n) visit(next / 64, lowest_bits(n - in_first), n - in_first);
             begin = end;
         }
         pages = pages.subspan(block.size());

@@ -24,7 +24,7 @@ namespace kvstem::inline KVSTEM_ABI {
 /// traffic: on public traces it hits up to twice as often as LeastRecentlyUsed, and has nowhere
 /// lost 1 %. It costs memory for a history of max(4 × capacity, 65,536) blocks: 15 to 25 bytes
 /// each on these traces, less where many blocks are touched together, up to 130 where prompts grow
-/// by two blocks a turn; and 190 KB for each tag. It takes 2.4 to 3.4 times LeastRecentlyUsed's
+/// by two blocks a turn; and 190 KB for each tag. It takes 2.4 to 3.6 times LeastRecentlyUsed's
 /// time, 1.2 to 1.7 µs a request of 24 blocks.
 ///
 /// The order, exactly. Time is the number of granted requests. Every block (page) that a request
