@@ -251,9 +251,9 @@ Seconds line_between_processors() {
 ///
 /// Measured on a virtual machine whose two processors were near each other at times (a line took 50
 /// to 90 ns) and far apart at others (230 to 280 ns, more than L): two threads took 0.75 to 1.0
-/// times as long as one when near, and 1.3 to 1.7 times when far apart, where two that take turns
+/// times as long as one when near, and 1.3 to 1.6 times when far apart, where two that take turns
 /// of 100 requests without any lock took 1.2 to 1.5 times. That a thread which waits stays away for
-/// longer where a line takes longer (ShortMutex) is why it is not 1.5 to 2.1.
+/// longer where a line takes longer (ShortMutex) is why it is not 1.6 to 2.1.
 void threads(Bench& bench, const Replay& replay) {
     if (std::thread::hardware_concurrency() > 1) {
         const auto line = alternate(bench.rounds(7), {[&] { return bench.latency.measure(); },
