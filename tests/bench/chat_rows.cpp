@@ -246,8 +246,9 @@ Seconds line_between_processors() {
            times;
 }
 
-/// Two threads share the tree, and what one of them has written the other one fetches: where a
-/// line takes long from processor to processor, this is the limit, and no lock could be faster.
+/// Two threads share the tree, and what one of them has written the other one fetches. Where a line
+/// takes long from processor to processor, that is the limit, as long as the tree is used by one
+/// thread at a time.
 ///
 /// Measured on a virtual machine whose two processors were near each other at times (a line took 50
 /// to 90 ns) and far apart at others (230 to 280 ns, more than L): two threads took 0.75 to 1.0

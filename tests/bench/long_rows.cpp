@@ -36,10 +36,9 @@ Seconds time_each(Action&& action) {
            calls;
 }
 
-/// What an acquire of a sequence in pieces comes down to, without a tree: a list of pieces, each
-/// found through a slot that the one before it leads to, is compared piece by piece; then each piece
-/// is visited again, counted, and has its ids copied; then each is counted back. Slots and pieces lie
-/// in no order among as many as the cache has nodes.
+/// What finding and acquiring a sequence in pieces comes down to, without a tree: a list of pieces,
+/// each come by through a slot that the one before it leads to. Slots and pieces lie in no order
+/// among as many as the cache has nodes.
 class Pieces {
   public:
     Pieces(std::size_t nodes, std::size_t page_tokens)
@@ -59,8 +58,8 @@ class Pieces {
         }
     }
 
-    void acquire_and_release(View prompt, View copy, std::span<const kvstem::PageId> ids,
-                             std::span<kvstem::PageId> copied_ids) {
+    /// Compares piece by piece.
+    void find(View prompt, View copy) {
         path_.clear();
         std::uint32_t slot = first_slot_;
         for (std::size_t at = 0; at < prompt.size();) {
@@ -75,6 +74,11 @@ class Pieces {
             slot = piece.next_slot;
         }
         require(path_.size() == cuts + 1, "the pieces are not all there");
+    }
+    /// Visits each piece again, counts it and copies its ids; then counts each back.
+    void acquire_and_release(View prompt, View copy, std::span<const kvstem::PageId> ids,
+                             std::span<kvstem::PageId> copied_ids) {
+        find(prompt, copy);
         for (const std::uint32_t number : path_) {
             Piece& piece = pieces_[number];
             ++piece.count;
@@ -141,6 +145,7 @@ class LongTree {
     /// The peeks come first: no acquire has passed the path since it was split.
     void measure_split() {
         add_peek("long-split", 2.0);
+        if (bench_.wants({"long-split"})) add_find_pieces();
         if (bench_.wants({"long-acquire"})) add_acquire_split();
     }
 
@@ -164,9 +169,20 @@ class LongTree {
                     target_for_16(target)});
     }
 
+    /// Beside long-split: the same pieces without a tree. 2.2 to 2.8 compares where the tree, which
+    /// asks for the next piece ahead, took 1.8 to 2.2.
+    void add_find_pieces() {
+        Pieces pieces(cache_.stats().nodes, page_tokens_);
+        const auto medians = alternate(
+            bench_.rounds(15), {[&] { return floor(); },
+                                [&] { return time_each([&] { pieces.find(prompt_, copy_); }); }});
+        bench_.add({"long-split", name_of(page_tokens_) + ", memory alone", medians[1] * 1e6,
+                    medians[0] * 1e6, "us", "floor"});
+    }
+
     /// Acquire builds the block table: at P = 1 one page id for each token, as many bytes as the
     /// prompt itself has. There the yardstick has a copy of the ids added, outside the factor.
-    /// `alone` does the same work on plain arrays and nothing else: what no cache can save.
+    /// `alone` does the same work on plain arrays and nothing else.
     void add_acquire(const std::string& what, double target, const std::function<void()>& alone) {
         const auto copy_ids = [&] {
             return time_each([&] {
@@ -206,9 +222,9 @@ class LongTree {
             keep(copied_ids_);
         });
     }
-    /// On the machine where acquire and release took 2.9 to 3.2 compares, the pieces alone took 2.8
-    /// to 3.1: each of a thousand is a short compare, and is come by three times. At P = 1 the tree,
-    /// which knows the pieces of the walk before it, is faster than the plain loop.
+    /// On the machine where acquire and release took 2.8 to 3.2 compares, the pieces alone took 2.7
+    /// to 3.1: each of a thousand is a short compare, and is come by three times. At P = 1 the tree
+    /// is faster than the plain loop.
     void add_acquire_split() {
         Pieces pieces(cache_.stats().nodes, page_tokens_);
         copied_ids_ = ids_;
