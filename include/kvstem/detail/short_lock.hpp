@@ -36,8 +36,8 @@ void read_ahead(std::span<const T> array) noexcept {
 /// A mutex that is never held for long.
 class ShortMutex {
   public:
-    /// Who finds it taken tries again, up to 64 times and 200 µs, before it sleeps, which would cost
-    /// both threads more.
+    /// Who finds it taken tries again, up to 64 times and 200 µs, before it sleeps, which would
+    /// cost both threads more.
     ///
     /// How soon is a matter of how far apart the processors are. A try takes the mutex's cache line
     /// from its holder, and each change of holder brings some ten lines of the tree along. Where a
