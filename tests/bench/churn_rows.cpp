@@ -109,12 +109,13 @@ class ChurnAlone {
 /// What a publish at P = 1 takes, timed in parts on a machine where L is 170 to 200 ns and the row
 /// comes to about 3 L:
 ///
-///   - 265 ns to acquire, where P = 16 takes 115. Of both about 100, timed on another
-///     machine, go by until one line of the child table is there that nobody has touched for long:
-///     which one is known only when the prompt is, and all else depends on it. What P = 1 has on top is 512 ids from the pool: 30 ns
-///     in one piece if all is in the nearest cache, and 12 for each place at which the free pages
-///     are not neighbours, 3 to 7 here. There are more of these the longer such traffic lasts: an
-///     eviction of 512 pages that ends in the middle of a sequence cuts it for ever;
+///   - 265 ns to acquire, where P = 16 takes 115. Of both, about 100 (timed on another machine) go
+///     by until one line of the child table is there that nobody has touched for long: which one is
+///     known only when the prompt is, and all else depends on it. What P = 1 has on top is 512 ids
+///     from the pool: 30 ns in one piece if all is in the nearest cache, and 12 for each place at
+///     which the free pages are not neighbours, 3 to 7 here. There are more of these the longer such
+///     traffic lasts: an eviction of 512 pages that ends in the middle of a sequence cuts it for
+///     ever;
 ///   - 260 ns to publish, where P = 16 takes 150: the node, its place in the child table and 2 KB of
 ///     tokens that go to lines which are in no near cache. What P = 1 has on top is 2 KB of ids that
 ///     go there, too. Asking for the lines first, here or when the request comes, gained nothing;

@@ -145,8 +145,9 @@ class LongTree {
     /// The peeks come first: no acquire has passed the path since it was split.
     void measure_split() {
         add_peek("long-split", 2.0);
-        if (bench_.wants({"long-split"})) add_find_pieces();
-        if (bench_.wants({"long-acquire"})) add_acquire_split();
+        Pieces pieces(cache_.stats().nodes, page_tokens_);
+        if (bench_.wants({"long-split"})) add_find(pieces);
+        if (bench_.wants({"long-acquire"})) add_acquire_split(pieces);
     }
 
   private:
@@ -171,8 +172,7 @@ class LongTree {
 
     /// Beside long-split: the same pieces without a tree. 2.2 to 2.8 compares where the tree, which
     /// asks for the next piece ahead, took 1.8 to 2.2.
-    void add_find_pieces() {
-        Pieces pieces(cache_.stats().nodes, page_tokens_);
+    void add_find(Pieces& pieces) {
         const auto medians = alternate(
             bench_.rounds(15), {[&] { return floor(); },
                                 [&] { return time_each([&] { pieces.find(prompt_, copy_); }); }});
@@ -225,8 +225,7 @@ class LongTree {
     /// On the machine where acquire and release took 2.8 to 3.2 compares, the pieces alone took 2.7
     /// to 3.1: each of a thousand is a short compare, and is come by three times. At P = 1 the tree
     /// is faster than the plain loop.
-    void add_acquire_split() {
-        Pieces pieces(cache_.stats().nodes, page_tokens_);
+    void add_acquire_split(Pieces& pieces) {
         copied_ids_ = ids_;
         add_acquire("split", 2.8,
                     [&] { pieces.acquire_and_release(prompt_, copy_, ids_, copied_ids_); });

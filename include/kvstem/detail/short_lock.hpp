@@ -36,21 +36,22 @@ void read_ahead(std::span<const T> array) noexcept {
 /// A mutex that is never held for long.
 class ShortMutex {
   public:
-    /// Who finds it taken tries again, up to 64 times and 200 µs, before it sleeps, which would
-    /// cost both threads more.
+    /// Who finds it taken tries again, up to 64 times and 200 µs, before it sleeps: sleeping and
+    /// waking cost both threads some ten microseconds.
     ///
     /// How soon is a matter of how far apart the processors are. A try takes the mutex's cache line
     /// from its holder, and each change of holder brings some ten lines of the tree along. Where a
     /// line takes 50 to 90 ns, that is less than what the threads gain by working at the same time
     /// (one reads its prompt while the other holds the lock), and the next try follows soon. Where
     /// it takes 250 ns, it is more than all that a call does. There the next try is 64 times as far
-    /// away as the last one took, so that the lock changes hands every few dozen calls only, and
+    /// away as the last one took (at most 50 µs), so that the lock changes hands more seldom, and
     /// the processor is free meanwhile for whoever can use it.
     [[nodiscard]] std::unique_lock<std::mutex> lock() {
         using Clock = std::chrono::steady_clock;
         constexpr int most_tries = 64;
         constexpr Clock::duration longest = std::chrono::microseconds(200);
-        constexpr Clock::duration far_apart = std::chrono::nanoseconds(150);  // and reading a clock
+        constexpr Clock::duration far_apart =
+            std::chrono::nanoseconds(150);  // a try and its timing
         if (mutex_.try_lock()) return {mutex_, std::adopt_lock};
         Clock::time_point next = Clock::now();
         const Clock::time_point last = next + longest;
