@@ -36,6 +36,7 @@ TEST_CASE("a short mutex lets in one thread at a time", "[threads][R4]") {
         --inside;
     };
     std::vector<std::thread> threads;
+    threads.reserve(n_threads);
     for (std::size_t i = 0; i < n_threads; ++i) {
         threads.emplace_back([&] {
             for (std::size_t k = 0; k < calls; ++k) {
